@@ -157,7 +157,7 @@ UNREACHED = Failure(
     stage="record", kind="unmeasured", transient=False, message="the job was stopped before this was measured"
 )
 
-#: Visits of a laggard in each process: two visits show that it lags, and three processes bound its ratio. For a
+#: Visits to a laggard in each process: two visits show that it lags, and three processes bound its ratio. For a
 #: hopeless candidate, the second process shows whether the first was disturbed.
 _LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2, 1)
 
@@ -189,8 +189,8 @@ class CampaignRuns:
             self.environments.append(UNWATCHED)
 
     def known(self, key: str) -> Measured:
-        """The state of a candidate so far. Once measuring has ended, a candidate of the proof without runs gets those
-        of the profile; if the profile has none either, the failure says why it was not measured.
+        """The state of a candidate so far. Once measuring has ended, a candidate of the proof that has no runs gets the
+        runs of the profile; if the profile has none either, the failure says why it was not measured.
         """
         measured = self._recorded(key)
         reason = UNREACHED if self.stopped else self._unmeasured
@@ -260,9 +260,9 @@ class CampaignRunner(CampaignRuns):
 
     An interrupted campaign is resumed by the next runner with the same question: recorded blocks are not measured
     again, so at most the current block is lost. A candidate that failed before is tried once more, whatever the cause,
-    unless its failure is final. Call `finish` at the end of the job. Once the job's time is over, and in stages that it
-    leaves out, no more processes are started and the known results are returned; `stopped` is then the first stage that
-    was not completed. Not thread-safe.
+    unless its failure is final. Call `finish` at the end of the job. Once the job's time is over, and in stages that
+    the job leaves out, no more processes are started and the known results are returned; `stopped` is then the first
+    stage that was not completed. Not thread-safe.
     """
 
     def __init__(
@@ -322,8 +322,8 @@ class CampaignRunner(CampaignRuns):
         note_files(self._store, self.campaign.id, paths, whole=whole)
 
     def finish(self, decision: Mapping[str, object]) -> None:
-        """Mark the job as done. The next job with the same question starts again, or reopens this one if the question
-        `goes_on`.
+        """Mark the job as done. The next job with the same question starts from the beginning, or reopens this one if
+        the question `goes_on`.
 
         If the job's time ran out before the end, the next job resumes this one.
         """
@@ -388,8 +388,8 @@ class CampaignRunner(CampaignRuns):
                 return
             wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in candidates}
             if effort.decides and process >= least:
-                # Each process of the possible winners includes one visit to each loser, because medians from different
-                # processes cannot be compared.
+                # Each further process still includes one visit to each loser, because medians from different processes
+                # cannot be compared.
                 lost = {c.key for c in candidates if c not in rivals and self._recorded(c.key).ok}
                 wanted = {key: [b for b in blocks if b == 0 or key not in lost] for key, blocks in wanted.items()}
             todo = sum(map(len, wanted.values()))
@@ -482,7 +482,7 @@ class CampaignRunner(CampaignRuns):
         return rivals
 
     def _clock(self, candidates: Sequence[Candidate]) -> Clock:
-        """The clock that can compare all working candidates."""
+        """The clock by which all working candidates can be compared."""
         measured = [(c, self._recorded(c.key)) for c in candidates if not c.profiled]
         serial = all(c.serial and cpu_tells(m.runs) for c, m in measured if m.ok)
         return "cpu" if serial else "wall"
@@ -660,8 +660,8 @@ class RecordedRunner(CampaignRuns):
     """A replacement for `CampaignRunner` that measures nothing: a candidate that is missing from the record counts as
     failed.
 
-    A candidate of the proof without runs gets those of the profile, in which the same candidate was measured next to
-    others.
+    A candidate of the proof that has no runs gets the runs of the profile, in which the same candidate was measured
+    next to others.
     """
 
     resumed = False

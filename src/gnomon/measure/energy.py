@@ -25,7 +25,7 @@ _UPDATES = 40
 most one update.
 """
 _QUIET_S = 0.25
-"""Calls before a block continue for this long, until the threads of the processes measured before have stopped
+"""How long the calls before a block continue, so that threads of the previously measured processes have stopped
 spinning.
 """
 _SLOWEST_S = 1.0
@@ -106,7 +106,7 @@ def metered(effort: Effort, counters: Counters) -> Effort:
 
 
 def joules_of(run: Run) -> float | None:
-    """The joules of one call of a run; None if unknown."""
+    """The energy of one call of a run, in joules; None if unknown."""
     energy = run.facts.get(ENERGY)
     if run.samples is None or run.profiled or not isinstance(energy, dict):
         return None

@@ -75,8 +75,8 @@ def event_of(line: str) -> wire.Event:
 
 
 def _sensible(event: wire.Event) -> bool:
-    """Return True if all numbers used as divisors are above 0. Snapshots are judged here too: every report judges them
-    later, and must not fail then.
+    """Return True if all numbers used as divisors are above 0. Snapshots are judged here too, because every report
+    judges them later and must not fail then.
     """
     if event["event"] == "environment":
         judge(event["data"]["before"], event["data"]["after"])
@@ -91,7 +91,7 @@ def _sensible(event: wire.Event) -> bool:
 
 
 def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None:
-    """AgentError for a measurement of a candidate, or in a visit, that the request does not name.
+    """Raise AgentError for an event about a candidate or a visit that the request does not name.
 
     `visits` are the requested visits, by the candidates' keys.
     """
@@ -140,7 +140,7 @@ class AgentLink:
 
     The link is a context manager: while it is open, the packed agent lies in a temporary folder. On this machine, the
     supervisor keeps running between requests, but each request still starts fresh processes. `timeout_s` is how long a
-    process may take to answer a command of `ask`. `machine` are settings of the whole machine that apply during
+    process may take to answer a command of `ask`. `machine` has settings for the whole machine that apply during
     measurements (docs/agent.md). `paths` are folders on the device in which the agent looks for Python packages first;
     folders may be added while the link is open.
 
@@ -266,7 +266,7 @@ class AgentLink:
             self._agent_here = None
 
     def hold(self) -> None:
-        """Apply the settings of the machine and restore the old ones, as a check: DeviceError if they cannot be
+        """Check the settings of the machine: apply them, then restore the old ones. DeviceError if they cannot be
         applied.
         """
         if self._machine:
@@ -318,7 +318,7 @@ def _was_ended(answer: wire.Answer | Failure | None) -> bool:
 
 
 def failure_of(event: wire.FailureEvent) -> Failure:
-    """The failure that an event describes. A signal that processes do not send to themselves came from outside."""
+    """The failure that an event describes. It also counts as transient if a signal from outside ended the process."""
     return Failure(
         stage=event["stage"],
         kind=event["kind"],

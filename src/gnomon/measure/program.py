@@ -324,7 +324,7 @@ class ProgramLink(AgentLink):
         return local
 
     def reference(self, remote: str, *, saving: bool) -> Path:
-        """The path on this machine of a reference of the device; the file is fetched if it was computed elsewhere."""
+        """The path on this machine of a reference of the device; the file is fetched if it is needed and not here."""
         local = self.scratch / f"reference-{hashlib.sha256(remote.encode()).hexdigest()[:16]}.npz"
         if not saving and not local.exists():
             self.device.pull(remote, local)
