@@ -1,4 +1,4 @@
-"""Runs the child program in this folder whose name is the only argument."""
+"""Runs the child program of this folder that the only argument names."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
 
 
 def fitted(what: str, images: Any, shape: list[Any]) -> Any:
-    """Images at the size of a model's input; larger images are averaged. Refused if they do not fit.
+    """Images at the size of a model's input; larger images are scaled down by averaging. Refused if they do not fit.
 
     Free dimensions of the input are strings or numbers below 1.
     """
@@ -191,9 +191,9 @@ def reader(model: Any, arrays: list[Any]) -> Any:
 
 
 def quantising(onnx: Any, settings: Settings, quantise: Callable[[Job, Any, list[Any]], Any]) -> Work:
-    """The work of a quantiser of ONNX models with the setting `images`, the largest number of calibration images.
+    """The work of a quantiser for ONNX models whose setting `images` is the largest number of calibration images.
 
-    `quantise` gets the job, the model without the weights in other files, and the images; it returns the quantised
+    `quantise` gets the job, the model without any weights kept in other files, and the images; it returns the quantised
     model.
     """
 
@@ -227,9 +227,7 @@ def finish(onnx: Any, model: Any, path: str) -> None:
 
 
 def one_thread(onnxruntime: Any) -> None:
-    """Makes one thread the default of sessions that libraries open, because several children share a machine's
-    cores.
-    """
+    """Makes one thread the default for sessions that libraries open, because several children share the cores."""
 
     class OneThread(onnxruntime.SessionOptions):  # type: ignore[misc]
         def __init__(self) -> None:

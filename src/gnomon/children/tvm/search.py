@@ -1,8 +1,8 @@
-"""Searches the schedules of layers with MetaSchedule, which proposes candidates and gets their times.
+"""Searches for schedules of layers with MetaSchedule, which proposes candidates and receives their times.
 
-The order of jobs for a layer is `search` once, then `ask` and `tell` in turn; several layers may be searched at the
-same time, and one cost model learns from all of them. Other processes measure, build and write the records, so that
-their crashes do not affect the search.
+The jobs for a layer are `search` once, and then `ask` and `tell` in turn. Several layers may be searched at the same
+time, and one cost model learns from all of them. Other processes measure, build and write the records, so that their
+crashes do not affect the search.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _CARRIED, _TRIED = 2, 8
 
 
 def jobs() -> dict[str, Work]:
-    """The jobs. `search` begins a layer, `ask` returns its next candidates, and `tell` reports their results."""
+    """The jobs. `search` begins the search for a layer, `ask` returns its next candidates, and `tell` reports their
+    results.
+    """
     searches: dict[str, _Search] = {}
     model = functools.cache(_cost_model)  # one model for all layers, and none in a child that compiles or measures
 
@@ -53,7 +55,7 @@ def jobs() -> dict[str, Work]:
 
 
 class _Search:
-    """The search of one layer."""
+    """The search for one layer."""
 
     def __init__(self, job: Job, model: Any, others: dict[str, _Search]) -> None:
         """Job: layer, workload, target, strategy, start, trials, per_round, seed, told [[trace, times_s]..].
@@ -72,7 +74,7 @@ class _Search:
             rand_state=int(job["seed"]) % (2**31 - 2) + 1,
             num_threads=1,
         )
-        # Before it has learned, the cost model draws its predictions from numpy's own generator.
+        # Until it has learned, the cost model draws its predictions from numpy's global generator.
         np.random.seed(int(job["seed"]) % 2**32)
         self._model = model
         self._database = ms.database.MemoryDatabase()
@@ -151,7 +153,7 @@ class _Search:
             try:
                 record = tvm_workload.record_of(self._own, trace, times or [], self._target)
                 candidates.append(record.as_measure_candidate())
-            except Exception:  # noqa: S112 - written by another TVM: the trace teaches nothing, and stays in the record
+            except Exception:  # noqa: S112 - another TVM wrote the trace: it teaches nothing, but stays in the record
                 continue
             results.append(_result(times))
             self._commit(record.trace, results[-1], candidates[-1].args_info)
@@ -165,7 +167,7 @@ def _result(times: list[float] | None) -> Any:
 
 def _cost_model() -> Any:
     try:
-        with absent("sklearn"):  # XGBoost would spend three quarters of its start on importing it, for its own classes
+        with absent("sklearn"):  # importing it would take three quarters of XGBoost's start, and it is not needed
             import xgboost  # noqa: F401
     except ImportError:
         return ms.cost_model.RandomModel(seed=0)
@@ -175,8 +177,8 @@ def _cost_model() -> Any:
 def _strategy(name: str, per_round: int) -> Any:
     """The search strategy with this name.
 
-    The population of the evolution is small: with TVM's own population of 512, a round of a convolution takes 22 s of
-    processor time, more than measuring it.
+    The population of the evolution is small: with TVM's own population of 512, a round for a convolution takes 22 s of
+    processor time, more than the measurements.
     """
     if name == "evolutionary":
         return ms.search_strategy.EvolutionarySearch(
