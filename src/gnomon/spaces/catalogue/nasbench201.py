@@ -5,8 +5,8 @@ stages of five cells, a residual block between stages, and a head. `none` makes 
 in the original.
 
 All 15,625 nets are counted at once. The fifteen cells of a net differ only in their shapes, and the two convolutions
-differ only in their kernels. So nodes are grouped once for each structure, which is an assignment without the kernels
-of its convolutions; nodes are then just numbers, without shapes.
+differ only in their kernels. Nodes are therefore grouped once for each structure, which is an assignment without the
+kernels of its convolutions; nodes are then just numbers, without shapes.
 """
 
 from __future__ import annotations

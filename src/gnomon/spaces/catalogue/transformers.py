@@ -59,9 +59,9 @@ class Part:
 class LayeredSpace:
     """Nets that are sequences of parts; each part depends on its own slot and on the setting that all parts share.
 
-    `settings` are the first slots, with the number that each choice stands for; `inputs` makes the shapes of the net's
-    inputs. The output of a part must be read by several layers, or come from an operator that begins no chain, so that
-    no chain of operators continues from one part into the next.
+    `settings` are the first slots, with the number that each choice stands for; `inputs` returns the shapes of the
+    net's inputs. The output of a part must be read by several layers, or come from an operator that begins no chain, so
+    that no chain of operators continues from one part into the next.
     """
 
     name: str

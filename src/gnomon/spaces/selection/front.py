@@ -1,8 +1,8 @@
 """The predicted front: the best networks of a whole space by accuracy and latency, and the networks to measure.
 
-Both prices are sums of effects. So the front over all networks is exact (`reduce.front_of_sums`), regardless of their
-number, and so is its part below a given latency. This front does not include the misfit, the part that no sum of
-effects explains. The intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
+Both prices are sums of effects, so the front over all networks is exact (`reduce.front_of_sums`), however many there
+are, and so is its part below a given latency. This front does not include the misfit, the part that no sum of effects
+explains. The intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
 
 These draws choose the networks that are worth measuring, one after the other: each is the network that most increases
 the expected hypervolume of those chosen so far (expected hypervolume improvement: Emmerich, Giannakoglou and Naujoks,
@@ -155,7 +155,7 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[f
 
 
 def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
-    """The places of those points (K, M, 2), in K draws, that together should reach the largest mean hypervolume.
+    """The places of the points (K, M, 2), in K draws, that together should reach the largest mean hypervolume.
 
     These are the `first` ones and then, one after the other, the point that adds most, until there are `count` points
     or no more are left.

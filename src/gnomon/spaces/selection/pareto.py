@@ -6,7 +6,7 @@ with which a primitive is part of the front shows how certain its use is (stabil
 Buehlmann, 2010).
 
 Of the selections that leave at most a given share of the networks, the one with the least expected loss is used
-(`reduce`). It depends on the measurements, but not on their unit of latency. A share that leaves too little for a
+(`reduce`). It depends on the measurements, but not on the unit of their latencies. A share that leaves too little for a
 search is refused, with a hint that names a sufficient share.
 """
 
@@ -39,8 +39,8 @@ _SEED, _RESAMPLED = 12, 0
 class ParetoOptions:
     """Options of the selection.
 
-    - `most_share`: the largest share of the networks that may be left (above 0, at most 1); with 1 only primitives that
-      are on no front are dropped.
+    - `most_share`: the largest share of the networks that may be left (above 0, at most 1); with 1, only primitives
+      that are on no front are dropped.
     - `resamples`: the number of posterior samples; the samples are the same in every run.
     """
 
