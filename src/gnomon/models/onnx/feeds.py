@@ -78,7 +78,7 @@ class _Use:
 
 
 def onnx_feeds(model: Model) -> dict[str, Feed]:
-    """The feeds of inputs of an ONNX model that need particular numbers. Raises ModelError."""
+    """The feeds for those inputs of an ONNX model that need particular numbers. Raises ModelError."""
     graph = model.graph
     types = {op.type for op in graph.operators}
     names = [graph.tensors[index].name for index in graph.inputs]
@@ -157,8 +157,8 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
-    """The feed of an input of whole numbers, chosen by the input's name: a mask of ones, a shape with the batch of
-    other inputs, or the length of sequences. None for any other name.
+    """The feed for an integer input, chosen by the input's name: a mask of ones, a shape with the batch of other
+    inputs, or the length of sequences. None for any other name.
     """
     if "mask" in name:
         return {"least": 1, "most": 1}
