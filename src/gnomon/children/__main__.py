@@ -1,4 +1,4 @@
-"""Runs the child program of this folder that the only argument names."""
+"""Runs a child program of this folder; its name is the only argument."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _MOST_LETTERS = 2000
 
 
 class Refused(Exception):
-    """A job that cannot be done; `kind` is the kind of the failure: "refused", or "vanished" for a lost device."""
+    """A job that cannot be done; `kind` is the kind of failure: "refused", or "vanished" for a lost device."""
 
     def __init__(self, words: str, kind: str = "refused") -> None:
         super().__init__(words)
@@ -69,7 +69,7 @@ def serve(setup: Setup, needed: Sequence[str]) -> None:
     limit = int(request["memory_bytes"])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Libraries print, in C++ too, so descriptor 1 becomes the log and the answers get a separate descriptor.
+    # Libraries print, even from C++, so descriptor 1 becomes the log and the answers get a separate descriptor.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     own_log = os.dup(2)
     os.dup2(own_log, 1)
@@ -167,8 +167,8 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
 
 
 def reader(model: Any, arrays: list[Any]) -> Any:
-    """The arrays as a reader of calibration data for a model's only input, for ONNX Runtime's quantiser and those based
-    on it.
+    """A reader that gives the arrays to a model's only input as calibration data, for ONNX Runtime's quantiser and
+    those based on it.
     """
     name, _ = one_input(model)
     from onnxruntime.quantization import CalibrationDataReader

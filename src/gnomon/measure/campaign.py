@@ -57,8 +57,8 @@ class Candidate:
     `key` names the candidate within the campaign; the same key must always mean the same thing. Progress shows a
     candidate under its `label`, if it has one. If a candidate is not `serial`, several threads do the work. With
     `check`, its outputs are compared with the campaign's reference, and a difference above `tolerance` is refused.
-    `calls_least` is the least number of calls in a profiled run. Candidates with the same `process` share a process in
-    each session: this is for many small models whose memory use does not matter, and not for profiled candidates. A
+    `calls_least` is the smallest number of calls in a profiled run. Candidates with the same `process` share a process
+    in each session: this is for many small models whose memory use does not matter, and not for profiled candidates. A
     candidate that `stays` remains loaded in a process that the link keeps. If the runtime's own program does the
     measuring, each block is a separate process; a `separate` candidate has a single block.
     """
@@ -334,8 +334,8 @@ class CampaignRunner(CampaignRuns):
     def reference(self, job: wire.Job, *, timeout_s: float) -> tuple[Reference | None, Failure | None]:
         """Compute the outputs that all candidates are checked against, and return their sensitivity to the inputs.
 
-        The reference is not measured, so it is computed again when a campaign is resumed. DeviceError if the device has
-        no room for it.
+        The record does not contain the reference, so it is computed again when a campaign is resumed. DeviceError if
+        the device has no room for it.
         """
         name = f"{self.campaign.id}-{REFERENCE}"  # another campaign may run at the same time
         computed, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
@@ -354,9 +354,9 @@ class CampaignRunner(CampaignRuns):
         self._reference = reference
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
-        """Measure until the effort's stop rule holds; failed candidates are left out of later rounds.
+        """Measure until the effort's stopping rule is met; failed candidates are left out of later rounds.
 
-        Afterwards each failed candidate is tried again in a fresh process, once in a job, unless the failure is its own
+        Afterwards each failed candidate is tried again in a fresh process, once per job, unless the failure is its own
         fault.
         """
         start = time.monotonic()

@@ -29,7 +29,7 @@ class Effort:
     `half_width` of the median (a fraction), or until `budget_s` seconds have passed. A profiled run is one visit, which
     lasts as long as all visits in an unprofiled process together. A candidate that takes more than `laggard` times as
     long as the fastest gets only a few visits, in at most three processes, because the time is better spent on the
-    others. One that takes more than `hopeless` times as long gets two processes. With `decides`, only the fastest
+    others. One that takes more than `hopeless` times as long gets only two processes. With `decides`, only the fastest
     matters: after `processes_least` processes, a candidate that is surely slower gets one visit in each process. At
     most `together` candidates' processes are alive at once; more are measured in groups. A process that does not answer
     within `timeout_s` is considered hung and is killed. With `energy`, the energy of each block is read from counters

@@ -21,8 +21,7 @@ LEAVE = "Leave the objective energy out on this device."
 """The hint if nothing else helps."""
 
 _UPDATES = 40
-"""The length of a block in updates of the slowest counter, whose period is rounded; each end of a block is off by at
-most one update.
+"""The length of a block, in rounded periods of the slowest counter; each end of a block is off by at most one update.
 """
 _QUIET_S = 0.25
 """How long the calls before a block continue, so that threads of the previously measured processes have stopped
@@ -35,9 +34,9 @@ _SLOWEST_S = 1.0
 class Counters:
     """The energy counters of a device that are added up: their names in the kernel, and what they count (`domains`).
 
-    `period_s` is the time between two updates of the slowest counter, `step_j` its smallest step, and `power_w` the
-    power that the counters showed during the check. `still` are counters left out because they do not move; `others`
-    are further counters of the device.
+    `period_s` is the time between two updates of the slowest counter, `step_j` is its smallest step, and `power_w` is
+    the power that the counters showed during the check. `still` are counters left out because they do not move;
+    `others` are further counters of the device.
     """
 
     names: tuple[str, ...]

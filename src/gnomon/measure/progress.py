@@ -1,4 +1,4 @@
-"""Progress of long work, with the time left: either of one stage, or of many short measurements shown as one stage."""
+"""The progress of long work, with the time left: either of one stage, or of many short measurements shown as one."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def _fresh(job: TrainJob, dataset: Dataset | Streamed) -> _Run:
 def _resume(run: _Run, partial: Path) -> None:
     """Resume from a file, without executing anything in it. May raise nearly any exception for an unsuitable file.
 
-    The scheduler has no separate state, as its position follows from the number of epochs.
+    The scheduler's state is not stored, because it follows from the number of epochs.
     """
     kept = torch_package().load(partial, weights_only=True, map_location="cpu")
     if kept["digest"] != run.digest:

@@ -70,7 +70,7 @@ def state_of(module: Any) -> dict[str, NDArray[Any]]:
 
 
 def generator(*words: object) -> Any:
-    """A random number generator of PyTorch, on the CPU, seeded only by these words."""
+    """A PyTorch random number generator, on the CPU, seeded only by these words."""
     digest = hashlib.sha256("/".join(map(str, words)).encode()).digest()
     return torch_package().Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 

@@ -112,7 +112,7 @@ def _try(recipe: Recipe, places: tuple[str, str], complaints: Complaints) -> Non
 
 
 def _two_steps(recipe: Recipe) -> None:
-    """Take two steps; classes that need a closure, a metric, or other shapes fail here."""
+    """Take two training steps; classes that need a closure, a metric, or other shapes fail here."""
     torch = torch_package()
     layer = torch.nn.Conv2d(2, 2, 1)
     optimizer, scheduler = make_optimizer(recipe, layer.parameters())

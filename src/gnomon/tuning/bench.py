@@ -98,7 +98,7 @@ class Loop:
 
 
 def _path(path: Path | None) -> str:
-    """The path in a form for a child, which works in its own folder."""
+    """The absolute path, because a child works in its own folder; "" for None."""
     return "" if path is None else str(path.absolute())
 
 
@@ -290,7 +290,7 @@ class Bench:
 class Builders:
     """Child programs that compile for a device; as many as this machine has processors, but at most four.
 
-    A build is ended after `timeout_s` of processor time.
+    A build is ended after `timeout_s` seconds of processor time.
     """
 
     def __init__(self, pool: TvmPool, device: TunedDevice, *, timeout_s: float) -> None:

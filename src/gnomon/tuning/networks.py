@@ -83,7 +83,7 @@ class CompiledNetwork:
 
 
 class Network:
-    """A network that a child has read. It belongs to one thread."""
+    """A network that a child has read. The object belongs to one thread."""
 
     def __init__(self, pool: TvmPool, source: Source) -> None:
         self.source = source
@@ -91,7 +91,7 @@ class Network:
         self.inputs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def layers(self, target: Mapping[str, Any]) -> tuple[TuningLayer, ...]:
-        """Each different layer once, with the number of its calls.
+        """Each distinct layer once, with the number of its calls.
 
         ModelError if the file cannot be read, UsageError for a target that TVM does not accept.
         """
@@ -146,7 +146,7 @@ class Network:
         return said if isinstance(said, Failure) else None
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
-        """Write the outputs for a file of inputs, computed by the software that the network's format belongs to.
+        """Write the outputs that the software for the network's own format computes from a file of inputs.
 
         Returns the name of that software.
         """

@@ -266,7 +266,7 @@ class LateError(DeviceError):
 def connected(host: str, port: int, until_s: float) -> Iterator[TrackerWire]:
     """A connection to a tracker that has identified itself; closed after the block. DeviceError if that fails.
 
-    `until_s` is a time on the clock of `time.monotonic()`.
+    `until_s` is a reading of `time.monotonic()`.
     """
     address = address_of(host, port)
     with _linked(host, port, address, until_s) as link:

@@ -33,7 +33,7 @@ _WAITS = 10
 
 
 class _Place:
-    """The place of measurement: the session and its loaded libraries."""
+    """The place where calls are measured: a session and its loaded libraries."""
 
     def __init__(self) -> None:
         self.session: Any = None

@@ -22,7 +22,7 @@ from . import workload as tvm_workload
 
 _FAILED_S = 1e10
 _WARM_UP = 16
-"""The number of measured candidates after which the cost model is used; TVM's default of 100 is too much for a small
+"""The number of measured candidates after which the cost model is used; TVM's default of 100 is too many for a small
 budget.
 """
 
@@ -147,7 +147,7 @@ class _Search:
         )
 
     def _recall(self, history: list[Any]) -> None:
-        """Train the cost model on earlier measurements, and add them to the database from which the search evolves."""
+        """Train the cost model on earlier measurements, and add them to the database of the evolutionary search."""
         candidates, results = [], []
         for trace, times in history:
             try:

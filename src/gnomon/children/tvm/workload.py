@@ -66,7 +66,7 @@ def plain(value: Any) -> Any:
 
 
 def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> Any:
-    """A tuning record of MetaSchedule. Refused if the trace does not fit the workload."""
+    """A MetaSchedule tuning record. Refused if the trace does not fit the workload."""
     if not _decides(trace):
         raise Refused("the trace has a decision for an instruction that leaves nothing to decide")
     arguments = [info.as_json() for info in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]

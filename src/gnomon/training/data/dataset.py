@@ -187,11 +187,11 @@ def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> t
 
 
 def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, computed exactly from counts of each value, one part at a time."""
+    """Mean and standard deviation of each channel, computed exactly from counts of each value, one chunk at a time."""
     means, stds, values = [], [], np.arange(256.0)
     for channel in range(x.shape[1]):
         counts = np.zeros(256)
-        for rows in np.array_split(x[:, channel], max(1, x.size // _COUNTED)):  # bincount converts each part to int64
+        for rows in np.array_split(x[:, channel], max(1, x.size // _COUNTED)):  # bincount makes each chunk int64
             counts += np.bincount(rows.ravel(), minlength=256)
         counts /= x.size / x.shape[1]
         mean = float(counts @ values)

@@ -123,7 +123,7 @@ def read_folder(folder: Path) -> Source:
 def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: int | None = None) -> NDArray[np.uint8]:
     """The images in a folder that a text file names, one per line: uint8 (n, channels, height, width).
 
-    With `resize` the images may have any size, and `fitted` scales them to `resize` by `resize` pixels; otherwise all
+    With `resize` the images may have any size, and `fitted` brings them to `resize` by `resize` pixels; otherwise all
     must have one size. Text after a name, as in Caffe's lists of images with labels, is ignored. UsageError if a file
     or folder is missing; ProblemError with all errors; RuntimeMissingError without Pillow.
     """

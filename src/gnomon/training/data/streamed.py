@@ -40,7 +40,7 @@ Key = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The origin of images and how each is processed: everything that a process needs to open them.
+    """The origin of images and how they are processed: everything that a process needs to open them.
 
     `kind` is one of `STREAMED`, and `place` is a path or a function (``file.py:function``). Pictures are resized to
     `resize` by `resize` pixels. `loaders` is the number of additional reading processes for each training process.
