@@ -278,7 +278,7 @@ class CampaignRunner(CampaignRuns):
         stages: Container[str] | None = None,
     ) -> None:
         """Open or resume the campaign. `sources` maps a profiler's name for an operator to the operator's index. If
-        `stages` is given, only these stages are done.
+        `stages` is given, only these stages are run.
         """
         campaign, self.resumed = open_campaign(store, question, fresh=fresh)
         super().__init__(store, campaign)

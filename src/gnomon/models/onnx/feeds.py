@@ -35,8 +35,8 @@ _MOST_RANK = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """A node that reads an input of the model at a place; `size` is the number of the input's elements, and `whole`
-    says whether they arrive in their original order.
+    """A node that reads an input of the model as its operand at `place`; `size` is the number of the input's elements,
+    and `whole` says whether they arrive in their original order.
     """
 
     node: onnx.NodeProto
@@ -69,7 +69,7 @@ class _Use:
         return default
 
     def axes(self, place: int, rank: int) -> list[int]:
-        """The axes in a constant operand; if the operand is an input, the first axes, which it is then fed."""
+        """The axes in a constant operand; if the operand is an input, the first axes, which are then fed to it."""
         name = self.node.input[place] if place < len(self.node.input) else ""
         if name in self.constants:
             named = onnx_package().numpy_helper.to_array(self.constants[name]).reshape(-1)

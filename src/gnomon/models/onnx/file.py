@@ -1,4 +1,4 @@
-"""Read an ONNX file that may be hostile, within limits on size and memory, with its external data.
+"""Reads an ONNX file, which may be hostile, and its external data, within limits on size and memory.
 
 The memory that a protobuf message will take is estimated without parsing it. Two bytes of a hostile file can represent
 an empty message that takes a hundred bytes of memory, so large files are walked before they are parsed. The wire format
@@ -142,8 +142,8 @@ def _text_tags(kind: Any) -> tuple[bytes, ...]:
 
 @cache
 def _runs(kind: Any) -> re.Pattern[bytes]:
-    """A pattern for consecutive numbers, or consecutive texts below 128 bytes, which make up most of a message of this
-    kind.
+    """A pattern for consecutive numbers, or consecutive texts shorter than 128 bytes, which make up most of a message
+    of this kind.
     """
 
     def of(tags: Sequence[bytes], rest: bytes) -> bytes:

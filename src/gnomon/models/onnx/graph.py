@@ -207,8 +207,8 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
 def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str) -> Graph:
     """The graph of a parsed model with these shapes. Raises ModelError if the model is broken.
 
-    An operator with a subgraph (If, Loop, Scan) counts as one, and reads the tensors that its subgraph takes from
-    outside.
+    An operator with a subgraph (If, Loop, Scan) counts as a single operator, and reads the tensors that its subgraph
+    takes from outside.
     """
     source = model.graph
     constants = constant_names(source)

@@ -1,4 +1,4 @@
-"""An ONNX file whose nodes are marked, so that any program can place them with three options of a session.
+"""An ONNX file whose nodes are marked, so that any program can place them with three session options.
 
 Next to the model are `session.json` (providers and options, in order), `session.py` (which creates a session from
 `session.json`, as a program in any language could) and `genai_config.json` (an entry for onnxruntime-genai with the

@@ -46,8 +46,8 @@ _LENGTHS = (16, 32, 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of nets: its slot (None if there is no choice), the function that writes it, and a function that says
-    whether nets with a given setting have it.
+    """A part of a space's nets: its slot (None if there is no choice), the function that writes it, and a function that
+    says whether nets with a given setting have it.
     """
 
     slot: Slot | None
@@ -91,7 +91,7 @@ class LayeredSpace:
         return trace.net(values[0])
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """All units and how to count them, part by part. The tables for each set of rules are made only once."""
+        """All units and how to count them, part by part. The tables for each set of rules are built only once."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = self._build(rules)
         return self._tables[rules.chains]

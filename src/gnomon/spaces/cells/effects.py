@@ -63,7 +63,7 @@ weak prior.
 _USUAL_MISFIT = 0.1
 _RESIZED = 12  # the largest number of times that sizes are estimated
 _LINEARISED = 50  # the largest number of times that costs are linearised
-_LEAST_STEP = 1e-3  # the share below which a step from one linearisation to the next is not shortened
+_LEAST_STEP = 1e-3  # a step from one linearisation to the next is not shortened below this share
 _TELLS = 1e-9  # networks with a precision below this share of the largest are not predicted by the others
 _STAYS = 1e-3  # costs with smaller relative changes count as unchanged
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
@@ -81,7 +81,7 @@ _FLOOR = 1e-3  # accuracies nearer than this to 0 or 1 are moved to this distanc
 _NORMAL_95 = 1.959964
 _TRIES = 200  # the number of random tables; the best one becomes the design
 _RIDGE = 0.1  # the weak prior of a design's information
-_ALL = 4096  # the largest space of which a design lists all networks
+_ALL = 4096  # the largest space for which a design lists all networks
 _EXCHANGES = 50  # the largest number of exchanges for each network of a design, on average
 
 
@@ -96,7 +96,7 @@ class Evidence:
     errors: Floats
 
     def at(self, rows: Ints) -> Evidence:
-        """The evidence of some of the networks."""
+        """The evidence for some of the networks."""
         return Evidence(assignments=self.assignments[rows], values=self.values[rows], errors=self.errors[rows])
 
 
@@ -271,7 +271,7 @@ class Likelihood:
 
         def excess(away: Floats) -> float:
             sizes = middle + away
-            if sizes.max() > _LARGEST:  # beyond it the priors have no influence, and covariances are singular
+            if sizes.max() > _LARGEST:  # beyond this, the priors have no influence and covariances are singular
                 return -math.inf
             return self._likely(sizes, self.prior(sizes))[0] + 0.5 * float(away @ precision @ away)
 
@@ -527,8 +527,8 @@ class Learned:
     def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
         """Possible true prices of networks (M, groups), as logits or latencies: (count, M).
 
-        They include the effects of pairs of primitives, and the uncertainty of all sizes, which are drawn several
-        times.
+        They include the effects of pairs of primitives and the uncertainty of all sizes, which are therefore drawn
+        several times.
         """
         rng, own = np.random.default_rng(seed), self.likelihood
         sure = not self.doubt.any()

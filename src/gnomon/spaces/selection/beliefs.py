@@ -81,7 +81,7 @@ class Beliefs:
         return np.stack([latencies, expit(-self.accurate.draw(networks, count, seed=seed + 1))], axis=2)
 
     def resamples(self, count: int, seed: int) -> Resamples:
-        """Possible true costs of the choices of each group, `count` times."""
+        """The possible true costs of each group's choices, drawn `count` times."""
         return Resamples(
             latencies=self.fast.effects.draw(count, seed=seed),
             logits=self.accurate.effects.draw(count, seed=seed + 1),
