@@ -1,4 +1,4 @@
-"""The progress of long work, with the time left, of one stage or of many short measurements shown as one stage."""
+"""The progress of long work and the time left, for one stage or for many short measurements shown as one stage."""
 
 from __future__ import annotations
 
