@@ -1,4 +1,4 @@
-"""Runs the child program in this folder whose name is the only argument."""
+"""Runs a child program of this folder; its name is the only argument."""
 
 from __future__ import annotations
 

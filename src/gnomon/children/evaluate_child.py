@@ -18,7 +18,9 @@ _FREE_BATCH = 100
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads the runtime and the images; images in bytes become (x - mean) / std, with one mean and std per channel."""
+    """Loads the runtime and the images; images stored as bytes become (x - mean) / std, with a mean and std per
+    channel.
+    """
     import numpy as np
 
     with np.load(settings["images"], allow_pickle=False) as stored:

@@ -39,7 +39,7 @@ _MOST_LETTERS = 2000
 
 
 class Refused(Exception):
-    """A job that cannot be done; `kind` is the kind of the failure: "refused", or "vanished" for a lost device."""
+    """A job that cannot be done; `kind` is the kind of failure: "refused", or "vanished" for a lost device."""
 
     def __init__(self, words: str, kind: str = "refused") -> None:
         super().__init__(words)
@@ -69,7 +69,7 @@ def serve(setup: Setup, needed: Sequence[str]) -> None:
     limit = int(request["memory_bytes"])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Libraries print, in C++ too, so descriptor 1 becomes the log and the answers get a separate descriptor.
+    # Libraries print, even from C++, so descriptor 1 becomes the log and the answers get a separate descriptor.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     own_log = os.dup(2)
     os.dup2(own_log, 1)
@@ -128,7 +128,7 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
 
 
 def fitted(what: str, images: Any, shape: list[Any]) -> Any:
-    """Images at the size of a model's input; larger images are averaged. Refused if they do not fit.
+    """Images at the size of a model's input; larger images are scaled down by averaging. Refused if they do not fit.
 
     Free dimensions of the input are strings or numbers below 1.
     """
@@ -167,8 +167,8 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
 
 
 def reader(model: Any, arrays: list[Any]) -> Any:
-    """The arrays as a reader of calibration data for a model's only input, for ONNX Runtime's quantiser and those based
-    on it.
+    """A reader that gives the arrays to a model's only input as calibration data, for ONNX Runtime's quantiser and
+    those based on it.
     """
     name, _ = one_input(model)
     from onnxruntime.quantization import CalibrationDataReader
@@ -191,9 +191,9 @@ def reader(model: Any, arrays: list[Any]) -> Any:
 
 
 def quantising(onnx: Any, settings: Settings, quantise: Callable[[Job, Any, list[Any]], Any]) -> Work:
-    """The work of a quantiser of ONNX models with the setting `images`, the largest number of calibration images.
+    """The work of a quantiser for ONNX models whose setting `images` is the largest number of calibration images.
 
-    `quantise` gets the job, the model without the weights in other files, and the images; it returns the quantised
+    `quantise` gets the job, the model without any weights kept in other files, and the images; it returns the quantised
     model.
     """
 
@@ -227,9 +227,7 @@ def finish(onnx: Any, model: Any, path: str) -> None:
 
 
 def one_thread(onnxruntime: Any) -> None:
-    """Makes one thread the default of sessions that libraries open, because several children share a machine's
-    cores.
-    """
+    """Makes one thread the default for sessions that libraries open, because several children share the cores."""
 
     class OneThread(onnxruntime.SessionOptions):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """A program for static int8 quantisation by ONNX Runtime's own tool, in the QDQ format.
 
 ONNX Runtime's basic optimisation first folds batch normalisations. The symbolic shape inference of `quant_pre_process`
-is for models with free dimensions; it is left out if all dimensions are fixed, which saves its import.
+is for models with free dimensions; it is left out if all dimensions are fixed, which saves importing it.
 """
 
 from __future__ import annotations

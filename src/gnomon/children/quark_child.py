@@ -1,7 +1,7 @@
 """A program for AMD Quark's XINT8 quantisation, whose scales are powers of two, as DPUs require.
 
-It may run in an interpreter other than gnomon's, and its packages may be in a separate folder. At its first import
-Quark compiles an extension, which needs g++ and ninja.
+It may run in an interpreter other than gnomon's, and its packages may be in a separate folder. When it is first
+imported, Quark compiles an extension, which needs g++ and ninja.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NEEDED = ("quark", "onnx", "onnxruntime", "torch", "numpy", "joblib", "psutil", 
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads Quark; the first time this includes compiling Quark's extension."""
+    """Loads Quark, which compiles its extension the first time."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import torch
 
@@ -28,7 +28,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
 
     def quantise(job: Job, model: Any, arrays: list[Any]) -> Any:
         config = QConfig.get_default_config(settings["config"])
-        # Quark's default writes each activation of each image to a file, which takes most of the time.
+        # By default, Quark writes each activation of each image to a file, which takes most of the time.
         config.global_quant_config.extra_options["CalibOptimizeMem"] = not settings["in_memory"]
         quantizer = ModelQuantizer(config)
         quantizer.quantize_model(job["model"], job["output"], reader(model, arrays))

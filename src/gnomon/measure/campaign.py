@@ -57,8 +57,8 @@ class Candidate:
     `key` names the candidate within the campaign; the same key must always mean the same thing. Progress shows a
     candidate under its `label`, if it has one. If a candidate is not `serial`, several threads do the work. With
     `check`, its outputs are compared with the campaign's reference, and a difference above `tolerance` is refused.
-    `calls_least` is the least number of calls in a profiled run. Candidates with the same `process` share a process in
-    each session: this is for many small models whose memory use does not matter, and not for profiled candidates. A
+    `calls_least` is the smallest number of calls in a profiled run. Candidates with the same `process` share a process
+    in each session: this is for many small models whose memory use does not matter, and not for profiled candidates. A
     candidate that `stays` remains loaded in a process that the link keeps. If the runtime's own program does the
     measuring, each block is a separate process; a `separate` candidate has a single block.
     """
@@ -157,7 +157,7 @@ UNREACHED = Failure(
     stage="record", kind="unmeasured", transient=False, message="the job was stopped before this was measured"
 )
 
-#: Visits of a laggard in each process: two visits show that it lags, and three processes bound its ratio. For a
+#: Visits to a laggard in each process: two visits show that it lags, and three processes bound its ratio. For a
 #: hopeless candidate, the second process shows whether the first was disturbed.
 _LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2, 1)
 
@@ -189,8 +189,8 @@ class CampaignRuns:
             self.environments.append(UNWATCHED)
 
     def known(self, key: str) -> Measured:
-        """The state of a candidate so far. Once measuring has ended, a candidate of the proof without runs gets those
-        of the profile; if the profile has none either, the failure says why it was not measured.
+        """The state of a candidate so far. Once measuring has ended, a candidate of the proof that has no runs gets the
+        runs of the profile; if the profile has none either, the failure says why it was not measured.
         """
         measured = self._recorded(key)
         reason = UNREACHED if self.stopped else self._unmeasured
@@ -260,9 +260,9 @@ class CampaignRunner(CampaignRuns):
 
     An interrupted campaign is resumed by the next runner with the same question: recorded blocks are not measured
     again, so at most the current block is lost. A candidate that failed before is tried once more, whatever the cause,
-    unless its failure is final. Call `finish` at the end of the job. Once the job's time is over, and in stages that it
-    leaves out, no more processes are started and the known results are returned; `stopped` is then the first stage that
-    was not completed. Not thread-safe.
+    unless its failure is final. Call `finish` at the end of the job. Once the job's time is over, and in stages that
+    the job leaves out, no more processes are started and the known results are returned; `stopped` is then the first
+    stage that was not completed. Not thread-safe.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class CampaignRunner(CampaignRuns):
         stages: Container[str] | None = None,
     ) -> None:
         """Open or resume the campaign. `sources` maps a profiler's name for an operator to the operator's index. If
-        `stages` is given, only these stages are done.
+        `stages` is given, only these stages are run.
         """
         campaign, self.resumed = open_campaign(store, question, fresh=fresh)
         super().__init__(store, campaign)
@@ -322,8 +322,8 @@ class CampaignRunner(CampaignRuns):
         note_files(self._store, self.campaign.id, paths, whole=whole)
 
     def finish(self, decision: Mapping[str, object]) -> None:
-        """Mark the job as done. The next job with the same question starts again, or reopens this one if the question
-        `goes_on`.
+        """Mark the job as done. The next job with the same question starts from the beginning, or reopens this one if
+        the question `goes_on`.
 
         If the job's time ran out before the end, the next job resumes this one.
         """
@@ -334,8 +334,8 @@ class CampaignRunner(CampaignRuns):
     def reference(self, job: wire.Job, *, timeout_s: float) -> tuple[Reference | None, Failure | None]:
         """Compute the outputs that all candidates are checked against, and return their sensitivity to the inputs.
 
-        The reference is not measured, so it is computed again when a campaign is resumed. DeviceError if the device has
-        no room for it.
+        The record does not contain the reference, so it is computed again when a campaign is resumed. DeviceError if
+        the device has no room for it.
         """
         name = f"{self.campaign.id}-{REFERENCE}"  # another campaign may run at the same time
         computed, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
@@ -354,9 +354,9 @@ class CampaignRunner(CampaignRuns):
         self._reference = reference
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
-        """Measure until the effort's stop rule holds; failed candidates are left out of later rounds.
+        """Measure until the effort's stopping rule is met; failed candidates are left out of later rounds.
 
-        Afterwards each failed candidate is tried again in a fresh process, once in a job, unless the failure is its own
+        Afterwards each failed candidate is tried again in a fresh process, once per job, unless the failure is its own
         fault.
         """
         start = time.monotonic()
@@ -388,8 +388,8 @@ class CampaignRunner(CampaignRuns):
                 return
             wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in candidates}
             if effort.decides and process >= least:
-                # Each process of the possible winners includes one visit to each loser, because medians from different
-                # processes cannot be compared.
+                # Each further process still includes one visit to each loser, because medians from different processes
+                # cannot be compared.
                 lost = {c.key for c in candidates if c not in rivals and self._recorded(c.key).ok}
                 wanted = {key: [b for b in blocks if b == 0 or key not in lost] for key, blocks in wanted.items()}
             todo = sum(map(len, wanted.values()))
@@ -482,7 +482,7 @@ class CampaignRunner(CampaignRuns):
         return rivals
 
     def _clock(self, candidates: Sequence[Candidate]) -> Clock:
-        """The clock that can compare all working candidates."""
+        """The clock by which all working candidates can be compared."""
         measured = [(c, self._recorded(c.key)) for c in candidates if not c.profiled]
         serial = all(c.serial and cpu_tells(m.runs) for c, m in measured if m.ok)
         return "cpu" if serial else "wall"
@@ -660,8 +660,8 @@ class RecordedRunner(CampaignRuns):
     """A replacement for `CampaignRunner` that measures nothing: a candidate that is missing from the record counts as
     failed.
 
-    A candidate of the proof without runs gets those of the profile, in which the same candidate was measured next to
-    others.
+    A candidate of the proof that has no runs gets the runs of the profile, in which the same candidate was measured
+    next to others.
     """
 
     resumed = False

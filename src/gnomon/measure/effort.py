@@ -1,7 +1,7 @@
 """The effort of a measurement, and the rule for when it stops.
 
-Also here: the choice between CPU time and wall time, and a clock for the time that a job has worked and may still work,
-which does not count the time spent waiting for the device.
+This module also chooses between CPU time and wall time, and has a clock for the time that a job has worked and may
+still work; the time spent waiting for the device does not count.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Effort:
     shorter calls. A fresh process first makes at least `warm_count` calls for at least `warm_s`; its very first call is
     recorded separately. More processes are started until the 95 % interval of each candidate's median is within
     `half_width` of the median (a fraction), or until `budget_s` seconds have passed. A profiled run is one visit, which
-    lasts as long as all visits to an unprofiled process together. A candidate that takes more than `laggard` times as
+    lasts as long as all visits in an unprofiled process together. A candidate that takes more than `laggard` times as
     long as the fastest gets only a few visits, in at most three processes, because the time is better spent on the
-    others. One that takes more than `hopeless` times as long gets two processes. With `decides`, only the fastest
+    others. One that takes more than `hopeless` times as long gets only two processes. With `decides`, only the fastest
     matters: after `processes_least` processes, a candidate that is surely slower gets one visit in each process. At
     most `together` candidates' processes are alive at once; more are measured in groups. A process that does not answer
     within `timeout_s` is considered hung and is killed. With `energy`, the energy of each block is read from counters
-    of the device: the named ones, or by default the usual ones. The period and step of the counters are 0 until
+    of the device: those that are named, or by default the usual ones. The period and step of the counters are 0 until
     `gnomon.measure.energy.metered` has set them. With `every_s`, a sample is one call, a call starts every `every_s`
     seconds, and a block has as many calls as fit into `block_s`. With `watched`, the state of the device is recorded
     with each block.
@@ -61,7 +61,7 @@ class Effort:
 
     @property
     def hopeless(self) -> float:
-        """How many times as long as the fastest a candidate must take for two processes to be enough."""
+        """A candidate that takes more than this many times as long as the fastest gets only two processes."""
         return max(4.0, self.laggard)
 
     def request(self) -> MeasuringProtocol:
@@ -110,9 +110,9 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
     time are considered, because nothing disturbed them. If CPU time equals wall time in those calls, waits do not
     matter, because another thread of the process did the work meanwhile. If the process hardly ever gives up its core
     voluntarily, CPU time may also be less than wall time, because being interrupted is not waiting. Medians are
-    compared, because on a virtual machine about one call in ten showed ten times as much CPU as wall time while the
-    host gave the core to others. If most samples have no CPU time, or are too short for the CPU clock to move, CPU time
-    is not used: on a device without Python, programs may not report it (docs/devices/without-python.md).
+    compared, because on a virtual machine about one call in ten showed ten times as much CPU time as wall time while
+    the host gave the core to others. If most samples have no CPU time, or are too short for the CPU clock to move, CPU
+    time is not used: on a device without Python, programs may not report it (docs/devices/without-python.md).
     """
     by_process: dict[int, list[tuple[float, float]]] = {}
     calls = waits = 0
@@ -155,5 +155,5 @@ class JobTime:
 
     @property
     def left_s(self) -> float:
-        """The seconds left of `most_s`, below 0 if they are used up; infinite without a limit."""
+        """The seconds left of `most_s`, negative once more have been used; infinite without a limit."""
         return math.inf if self.most_s is None else self.most_s - self.used_s

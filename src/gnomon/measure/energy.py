@@ -21,11 +21,10 @@ LEAVE = "Leave the objective energy out on this device."
 """The hint if nothing else helps."""
 
 _UPDATES = 40
-"""The length of a block in updates of the slowest counter, whose period is rounded; each end of a block is off by at
-most one update.
+"""The length of a block, in rounded periods of the slowest counter; each end of a block is off by at most one update.
 """
 _QUIET_S = 0.25
-"""Calls before a block continue for this long, until the threads of the processes measured before have stopped
+"""How long the calls before a block continue, so that threads of the previously measured processes have stopped
 spinning.
 """
 _SLOWEST_S = 1.0
@@ -35,9 +34,9 @@ _SLOWEST_S = 1.0
 class Counters:
     """The energy counters of a device that are added up: their names in the kernel, and what they count (`domains`).
 
-    `period_s` is the time between two updates of the slowest counter, `step_j` its smallest step, and `power_w` the
-    power that the counters showed during the check. `still` are counters left out because they do not move; `others`
-    are further counters of the device.
+    `period_s` is the time between two updates of the slowest counter, `step_j` is its smallest step, and `power_w` is
+    the power that the counters showed during the check. `still` are counters left out because they do not move;
+    `others` are further counters of the device.
     """
 
     names: tuple[str, ...]
@@ -106,7 +105,7 @@ def metered(effort: Effort, counters: Counters) -> Effort:
 
 
 def joules_of(run: Run) -> float | None:
-    """The joules of one call of a run; None if unknown."""
+    """The energy of one call of a run, in joules; None if unknown."""
     energy = run.facts.get(ENERGY)
     if run.samples is None or run.profiled or not isinstance(energy, dict):
         return None

@@ -42,7 +42,7 @@ def judge(before: Snapshot, after: Snapshot) -> list[Caveat]:
     """The doubts about measurements taken between two snapshots of `gnomon.agent.snapshot.snapshot`.
 
     Missing values raise no doubt. The time of other processes is known only if one process took both snapshots and
-    waited for the measured ones; otherwise the load before the run is judged.
+    waited for the measured processes; otherwise the load before the run is judged.
     """
     return [doubt for _, doubt in _weighed(before, after)]
 
@@ -192,7 +192,8 @@ def _hot(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
             if value < 150:
                 points = snapshot.get("trip_points_c", {}).get(name, {})
                 slowing = [points[kind] - NEAR_C for kind in ("passive", "hot") if kind in points]
-                # If a zone reports only when the machine is switched off, the firmware slows the machine down earlier.
+                # If a zone reports only the point at which the machine is switched off, the firmware slows the machine
+                # down earlier.
                 hot_c = min(slowing) if slowing else min(HOT_C, points.get("critical", math.inf) - NEAR_C)
                 seen.append((value - hot_c, name, value))
     over, name, value = max(seen, default=(-1.0, "", 0.0))

@@ -49,9 +49,9 @@ def _validator(kind: Any) -> SchemaValidator:
 
 
 def conforms(value: Any, kind: Any) -> bool:
-    """Return True if a JSON value has a type of `gnomon.wire`; keys that a TypedDict does not name are allowed.
+    """Return True if a JSON value conforms to a type of `gnomon.wire`; keys that a TypedDict does not name are allowed.
 
-    Whole numbers are counts and must not be below 0; other numbers must be finite.
+    Integers are counts and must not be negative; other numbers must be finite.
     """
     from pydantic_core import ValidationError
 
@@ -63,7 +63,7 @@ def conforms(value: Any, kind: Any) -> bool:
 
 
 def event_of(line: str) -> wire.Event:
-    """The event in a line. AgentError for any other text."""
+    """The event that a line contains. AgentError for any other text."""
     try:
         event: wire.Event = json.loads(line)
         if conforms(event, wire.Event) and _sensible(event):
@@ -75,8 +75,8 @@ def event_of(line: str) -> wire.Event:
 
 
 def _sensible(event: wire.Event) -> bool:
-    """Return True if all numbers used as divisors are above 0. Snapshots are judged here too: every report judges them
-    later, and must not fail then.
+    """Return True if all numbers used as divisors are above 0. Snapshots are judged here too, because every report
+    judges them later and must not fail then.
     """
     if event["event"] == "environment":
         judge(event["data"]["before"], event["data"]["after"])
@@ -91,7 +91,7 @@ def _sensible(event: wire.Event) -> bool:
 
 
 def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None:
-    """AgentError for a measurement of a candidate, or in a visit, that the request does not name.
+    """Raise AgentError for an event about a candidate or a visit that the request does not name.
 
     `visits` are the requested visits, by the candidates' keys.
     """
@@ -138,11 +138,11 @@ def _compiled(path: Path, name: str) -> bytes:
 class AgentLink:
     """Starts the agent's supervisor on a device. The device belongs to the caller and stays open.
 
-    The link is a context manager: while it is open, the packed agent lies in a temporary folder. On this machine, the
-    supervisor keeps running between requests, but each request still starts fresh processes. `timeout_s` is how long a
-    process may take to answer a command of `ask`. `machine` are settings of the whole machine that apply during
-    measurements (docs/agent.md). `paths` are folders on the device in which the agent looks for Python packages first;
-    folders may be added while the link is open.
+    The link is a context manager: while it is open, the packed agent is kept in a temporary folder. On this machine,
+    the supervisor keeps running between requests, but each request still starts fresh processes. `timeout_s` is how
+    long a process may take to answer a command sent by `ask`. `machine` has settings for the whole machine that apply
+    during measurements (docs/agent.md). `paths` are folders on the device in which the agent looks for Python packages
+    first; folders may be added while the link is open.
 
     A link that is `kept` leaves the processes that candidates share running from one request to the next, because
     starting a process takes longer than measuring a small model. Later requests then do not measure in a fresh process,
@@ -180,7 +180,7 @@ class AgentLink:
     def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
         """Send one request; `on_event` is called for each event except signs of life.
 
-        Raises DeviceError if the device or the supervisor failed, AgentError if it sent an invalid line. Events that
+        Raises DeviceError if the device or the supervisor failed, AgentError if an invalid line arrived. Events that
         arrived before an error have been delivered.
         """
         visits = None
@@ -222,8 +222,8 @@ class AgentLink:
         return [self.info.python, self._agent, "supervise"], environment
 
     def _served(self, request: bytes, on_line: Callable[[str], bool], timeout_s: float) -> Completed | None:
-        """Have a request served; `on_line` returns True for the last line. Returns how the agent ended if that line
-        never came.
+        """Send a request to the agent; `on_line` returns True for the last line. Returns how the agent ended if that
+        line never came.
         """
         if isinstance(self.device, Conversing):
             return self._asked_here(self.device, request, on_line, timeout_s)
@@ -240,7 +240,7 @@ class AgentLink:
     def _asked_here(
         self, device: Conversing, request: bytes, on_line: Callable[[str], bool], timeout_s: float
     ) -> Completed | None:
-        """Have a request served by an agent that keeps running. A new agent is started if the last one has ended or the
+        """Send a request to an agent that keeps running. A new agent is started if the last one has ended or the
         environment has changed.
         """
         argv, environment = self._command
@@ -266,14 +266,14 @@ class AgentLink:
             self._agent_here = None
 
     def hold(self) -> None:
-        """Apply the settings of the machine and restore the old ones, as a check: DeviceError if they cannot be
+        """Check the settings of the machine: apply them, then restore the old ones. DeviceError if they cannot be
         applied.
         """
         if self._machine:
             self.state()
 
     def state(self) -> wire.Snapshot:
-        """The current state of the device. Raises DeviceError, AgentError."""
+        """The current state of the device. Raises DeviceError or AgentError."""
         snapshot: wire.Snapshot = {}
 
         def on_event(event: wire.Event) -> None:
@@ -318,7 +318,7 @@ def _was_ended(answer: wire.Answer | Failure | None) -> bool:
 
 
 def failure_of(event: wire.FailureEvent) -> Failure:
-    """The failure that an event describes. A signal that processes do not send to themselves came from outside."""
+    """The failure that an event describes. It also counts as transient if a signal from outside ended the process."""
     return Failure(
         stage=event["stage"],
         kind=event["kind"],
@@ -336,8 +336,8 @@ class Reference(wire.Sensitivity):
     """The sensitivity of reference outputs to the inputs.
 
     `difference` is the difference from the outputs in another file. `checked_by` names the second runtime that computed
-    the same outputs, and `agreement` is the difference of that runtime's outputs; `slack` is the difference between
-    outputs of the same runtime. `left_open` means that the model's dimensions are not fixed in advance, `open_outputs`
+    the same outputs, and `agreement` is how much that runtime's outputs differ; `slack` is how much outputs of the same
+    runtime differ. `left_open` means that the model's dimensions are not fixed in advance, and `open_outputs` means
     that outputs have other shapes than the file declares.
     """
 

@@ -217,7 +217,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
         return facts
 
     def _block(self, key: str, candidate: _OpenCandidate) -> tuple[Taken, int]:
-        """Run a process of unprofiled runs; return its results and the number of runs per sample."""
+        """Run one process without a trace; return its results and the number of runs per sample."""
         block, warm = self.request["block"], self.request["warm"]
         inner = inner_loop(int(candidate.best_ns), block["sample_ns"])
         wanted = math.ceil(block["seconds"] * 1e9 / (candidate.best_ns * inner))
@@ -228,7 +228,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
         return taken, inner if taken.calls_ns else samples * inner
 
     def _profiled(self, key: str, candidate: _OpenCandidate) -> Taken:
-        """Run a process of traced runs; the times of the operators do not include the warm-up runs."""
+        """Run one process with a trace; the times of the operators do not include the warm-up runs."""
         profile = self.request["profile"]
         wanted = math.ceil(profile["seconds"] * 1e9 / candidate.best_ns)
         runs = max(self.candidates[key]["calls_least"], min(profile["most"], _MOST_TRACED, wanted))
@@ -324,7 +324,7 @@ class ProgramLink(AgentLink):
         return local
 
     def reference(self, remote: str, *, saving: bool) -> Path:
-        """The path on this machine of a reference of the device; the file is fetched if it was computed elsewhere."""
+        """The path on this machine of a reference of the device; a missing file is fetched unless `saving` is set."""
         local = self.scratch / f"reference-{hashlib.sha256(remote.encode()).hexdigest()[:16]}.npz"
         if not saving and not local.exists():
             self.device.pull(remote, local)
@@ -402,7 +402,7 @@ class ProgramLink(AgentLink):
             return {"event": "failure", "candidate": key, "stage": "probe", **failure.facts}
 
     def _check_settings(self) -> None:
-        """SettingsRefused for a setting of the machine that is not available here."""
+        """Raise SettingsRefused for a setting of the machine that is not available here."""
         if self._machine.get("governor"):
             raise SettingsRefused(
                 "a frequency governor cannot be set on a device without Python, as nothing there would restore it",

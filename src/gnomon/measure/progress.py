@@ -1,4 +1,4 @@
-"""Progress of long work, with the time left: either of one stage, or of many short measurements shown as one stage."""
+"""The progress of long work and the time left, for one stage or for many short measurements shown as one stage."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The standing so far of one of several compared configurations; `time` is in seconds per call, by the clock used
+    """The current standing of one of several compared configurations; `time` is in seconds per call, by the clock used
     for the comparison.
 
-    `wall_s` is its median wall time, and `ratio` its time relative to the fastest.
+    `wall_s` is its median wall time, and `ratio` is its time relative to that of the fastest.
     """
 
     label: str
@@ -47,15 +47,15 @@ Tell = Callable[[str], None]
 """A function that receives sentences for people."""
 
 WatchOf = Callable[[str], Watch]
-"""Returns the watch of a device by the device's name; each watch is called from the lane of its device."""
+"""A function that returns the watch for the device with this name; each watch is called from its device's lane."""
 
 TellOf = Callable[[str, str], None]
 """A function that receives the name of a device and a sentence, from that device's lane."""
 
 
 class Meter:
-    """Counts the steps of one stage and estimates the time left from the steps so far; a stage without steps shows
-    nothing.
+    """Counts the steps of one stage and estimates the time left from the steps so far. Nothing is shown for a stage
+    without steps.
     """
 
     def __init__(self, stage: str, total: int, watch: Watch | None) -> None:

@@ -1,1 +1,1 @@
-"""Training networks of a space with PyTorch, which is imported when a function first needs it."""
+"""Trains a space's networks with PyTorch, which is imported only when a function first needs it."""

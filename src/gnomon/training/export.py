@@ -1,7 +1,7 @@
 """Writes networks with PyTorch blocks as ONNX files, using PyTorch's own exporter.
 
-The tracing exporter (`dynamo=False`) is used: it needs no further package and keeps the module's parameter names. The
-other exporter needs onnxscript.
+The tracing exporter (`dynamo=False`) is used: it needs no additional package and keeps the module's parameter names.
+The other exporter needs onnxscript.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from gnomon.training.network import build, torch_package
 class ExportJob:
     """A network to be written, with its weights; missing weights are generated from (seed, tag).
 
-    `modules` are the origins of its blocks (`gnomon.training.modules`), and `opset` is the operator set of the file.
+    `modules` has the origins of its PyTorch blocks by name (see `gnomon.training.modules`), and `opset` is the version
+    of the file's operator set.
     """
 
     tagged: TaggedNet
@@ -67,7 +68,7 @@ def export_module(module: Any, shape: Shape, path: Path, *, opset: int) -> Failu
                 input_names=["x0"],
                 output_names=["y"],
                 opset_version=opset,
-                training=torch.onnx.TrainingMode.PRESERVE,  # otherwise convolutions are merged with what follows
+                training=torch.onnx.TrainingMode.PRESERVE,  # otherwise convolutions are merged with later layers
                 dynamo=False,
             )
     except GnomonError:

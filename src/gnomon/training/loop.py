@@ -1,8 +1,8 @@
 """Trains one network: epochs with a validation after each, and one evaluation on the test part at the end.
 
-The outcome depends only on the job; on the CPU it is identical bit for bit, even if the training is resumed from a
-file. Jobs and outcomes are values that can be sent between processes; weights are safetensors files: tensors by name,
-as for a module's `load_state_dict`. Nothing is unpickled.
+The outcome depends only on the job; on the CPU it can be reproduced bit for bit, even if the training is resumed from a
+file. Jobs and outcomes are values that can be sent between processes. Weights are kept in safetensors files, as tensors
+with the names that a module's `load_state_dict` expects. Nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from gnomon.training.network import build, seeded, state_of, torch_package
 from gnomon.training.recipe import Recipe, check, make_optimizer
 
 TrainingData = Dataset | MappedDataset | Streamed
-"""Images for a training process: by value, in a file on this machine, or read as needed."""
+"""Images for a training process: passed by value, mapped from a file on this machine, or read as needed."""
 
 _HINT = "Train the network again: gnomon space profile writes this file."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainJob:
-    """The training of a net by a recipe on a data set.
+    """A net to be trained on a data set by a recipe.
 
-    `init` are initial parameters; missing ones are generated from (seed, tag). `device` is "cpu" or "cuda". `modules`
-    are the origins, by name, of the net's blocks that are modules (`gnomon.training.modules`).
+    `init` has initial parameters; missing ones are generated from (seed, tag). `device` is "cpu" or "cuda". `modules`
+    has the origins, by name, of those blocks of the net that are PyTorch modules (see `gnomon.training.modules`).
     """
 
     tagged: TaggedNet
@@ -65,13 +65,14 @@ class TrainJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trained:
-    """The outcome of a training, counted from its first epoch even if several processes trained one after the other.
+    """The outcome of a training, counted from its first epoch even if it was resumed in other processes.
 
     `accuracies` (validation) and `losses` have one value per epoch. `correct` says for each validation image whether
-    the net finds its class after the last epoch. `test_accuracy` is determined once, after the recipe's last epoch, and
-    is None before that. `state` and `correct` are None if the training failed. `samples` is the number of images
-    trained on, over all epochs, and `macs` are the multiply-accumulates for one image. `failure` says why the training
-    failed: "wrong-output" for a loss that is not finite, "memory", or "refused" for anything that PyTorch cannot do.
+    the net classifies it correctly after the last epoch. `test_accuracy` is determined once, after the recipe's last
+    epoch, and is None before that. `state` and `correct` are None if the training failed. `samples` is the number of
+    images trained on, over all epochs, and `macs` is the number of multiply-accumulates for one image. `failure` says
+    why the training failed. Its kind is "wrong-output" for a loss that is not finite, "memory", or "refused" for
+    anything that PyTorch cannot do.
     """
 
     state: dict[str, NDArray[Any]] | None = field(default=None, repr=False)
@@ -89,7 +90,7 @@ class Trained:
 
 
 def digest_of(tagged: TaggedNet, decisive: Sequence[object], state: State) -> str:
-    """SHA-256 of a net and its tags, further decisive JSON values, and parameters."""
+    """SHA-256 of a net with its tags, of further JSON values that affect the outcome, and of parameters."""
     net = tagged.net
     nodes = [[tag, node.unit.canonical(), *node.inputs] for tag, node in zip(tagged.tags, net.nodes, strict=True)]
     own = hashlib.sha256(json.dumps([net.inputs, net.output, nodes]).encode()).hexdigest()
@@ -117,23 +118,23 @@ def write_state(path: Path, state: State) -> None:
 def read_state(path: Path) -> dict[str, NDArray[Any]]:
     """The weights in a file; nothing in it is executed.
 
-    UsageError if the file cannot be read, ProblemError if it contains anything but tensors of numbers by name.
+    UsageError if the file cannot be read, ProblemError if it contains anything but named tensors of numbers.
     """
     library = _safetensors()
     content = read_file(path, hint=_HINT, most_bytes=2 << 30)
     try:
         state: dict[str, NDArray[Any]] = library.load(content)
         return state
-    except Exception as error:  # a broken file may make it raise anything
+    except Exception as error:  # the library may raise anything for a broken file
         raise ProblemError(f"{path} holds no weights: {str(error)[:200]}", hint=_HINT) from error
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
-    """A running training.
+    """A training in progress.
 
-    `history` has for each epoch the mean training `loss`, the `accuracy` on the validation part after it, and the
-    `seconds` and `cpu_seconds` of both together.
+    For each epoch, `history` has the mean training `loss`, the `accuracy` on the validation part afterwards, and the
+    `seconds` and `cpu_seconds` that training and validation took together.
     """
 
     job: TrainJob
@@ -150,18 +151,18 @@ class _Run:
 
 
 def train(job: TrainJob, *, partial: Path | None = None) -> Trained:
-    """Train a network and return the outcome; a failed training is a possible outcome.
+    """Train a network and return the outcome, which may be a failure.
 
-    After each epoch everything that the next one depends on is written to the file `partial`, from which the same job
-    can be resumed; a file of another job, or a broken one, is named in the notes and overwritten. ProblemError for an
-    invalid recipe, parameters or data; UsageError for an impossible device or number of epochs, and if the file cannot
-    be written; RuntimeMissingError without PyTorch.
+    After each epoch, everything that the next one depends on is written to the file `partial`, from which the same job
+    can be resumed. A file that belongs to another job, or is broken, is named in the notes and overwritten.
+    ProblemError for an invalid recipe, invalid parameters or invalid data; UsageError for an unknown device, and if the
+    file cannot be written; RuntimeMissingError without PyTorch.
     """
     check(job.recipe)
     missing = _missing_device(job.device)
     if missing is not None:
         return Trained(failure=missing)
-    # Here cuDNN must neither choose kernels by their times nor use kernels that sum in varying order.
+    # Here cuDNN must neither choose kernels by timing them nor use kernels that sum in a varying order.
     exact = torch_package().backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     with one_thread(), exact:
         try:
@@ -177,7 +178,7 @@ def train(job: TrainJob, *, partial: Path | None = None) -> Trained:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let PyTorch's operators use one thread in the block."""
+    """Let PyTorch's operators use only one thread within the block."""
     torch = torch_package()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -208,9 +209,7 @@ def _missing_device(device: str) -> Failure | None:
 
 
 def _begin(job: TrainJob, partial: Path | None) -> _Run:
-    """The network, optimiser and scheduler at the job's first epoch, or at a later epoch according to the
-    partial file.
-    """
+    """A run that starts at the job's first epoch, or after the last epoch in the partial file."""
     dataset = job.data.open()
     run = _fresh(job, dataset)
     if partial is None or not partial.exists():
@@ -245,7 +244,7 @@ def _fresh(job: TrainJob, dataset: Dataset | Streamed) -> _Run:
 def _resume(run: _Run, partial: Path) -> None:
     """Resume from a file, without executing anything in it. May raise nearly any exception for an unsuitable file.
 
-    The scheduler has no separate state, as its position follows from the number of epochs.
+    The scheduler's state is not stored, because it follows from the number of epochs.
     """
     kept = torch_package().load(partial, weights_only=True, map_location="cpu")
     if kept["digest"] != run.digest:
@@ -279,7 +278,7 @@ def _train(run: _Run, partial: Path | None) -> None:
     job = run.job
     while run.failure is None and len(run.history) < job.recipe.epochs:
         began, cpu_began, number = time.perf_counter(), time.process_time(), len(run.history)
-        # Blocks with random dropout draw the same numbers in an epoch, whatever happened before.
+        # Blocks with dropout draw the same random numbers in an epoch, whatever happened before it.
         with _failing(run), seeded(job.seed, "epoch", number) if job.modules else contextlib.nullcontext():
             loss = _train_epoch(run, number)
             if math.isfinite(loss):
@@ -311,7 +310,7 @@ def _failing(run: _Run) -> Iterator[None]:
 
 
 def _failure(error: BaseException) -> Failure:
-    """The failure for an error of PyTorch."""
+    """The failure that describes an error raised during training."""
     message = str(error) or type(error).__name__
     memory = isinstance(error, MemoryError) or any(
         words in message.lower() for words in ("out of memory", "can't allocate memory", "not enough memory")
@@ -338,13 +337,13 @@ def _train_epoch(run: _Run, number: int) -> float:
 
 
 def _sized(run: _Run, x: Any) -> Any:
-    """Images in the size of the network's input; larger images are averaged."""
+    """Images at the size of the network's input; larger images are scaled down by averaging."""
     size = run.job.tagged.net.inputs[0][2:]
     return x if x.shape[2:] == size else torch_package().nn.functional.adaptive_avg_pool2d(x, size)
 
 
 def _right(run: _Run, part: str) -> NDArray[np.uint8]:
-    """For each image of a part, 1 if the module in evaluation mode finds its class, otherwise 0."""
+    """For each image of a part, 1 if the module in evaluation mode classifies it correctly, otherwise 0."""
     torch = torch_package()
     run.module.eval()
     with torch.no_grad():

@@ -1,11 +1,11 @@
 """Blocks that are PyTorch modules: functions that create, try and identify them.
 
-In a net such a block is one layer of the kind `Module`, with its name, its digest and its output shape. The block is
+In a net, such a block is one layer of the kind `Module`, with the block's name, digest and output shape. The block is
 created by a function, which other processes find by its origin (see `gnomon.spaces.cells.space`).
 
-The digest covers a module's calls to PyTorch with their numbers and shapes, the names and shapes of its parameters, and
-its printed form, for a few channels and strides. A different activation, width or dropout rate gives a different
-digest; a different variable name does not.
+The digest covers a module's calls to PyTorch with the numbers and shapes in them, the names and shapes of its
+parameters, and its printed form, all for a few numbers of channels and strides. A different activation, width or
+dropout rate gives a different digest; a different variable name does not.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ _TRIED_AT: dict[str, Places] = {
     HEAD: (((64, 16, 16), (10,)),),
     "": (((64, 16, 16), (64, 1)), ((64, 16, 16), (128, 2))),
 }
-"""The places where a digest is computed: image shapes, and the arguments after the channels; "" is for primitives."""
+"""The places where a digest is computed, by the block's name ("" for primitives). Each place has the shape of an image
+and the arguments after the channels.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleBlock:
-    """A module as a block of a net; running it once for each place shows the shape of its output.
+    """A module as a block of a net; it is run once for each place to find the shape of its output.
 
     `name` is the name of a primitive, `STEM`, `HEAD`, or the name of a choice of a space written in Python. A block of
-    the last kind is `of_space`: it is created from its input's channels only, and tried at its actual place. From
-    `origin`, another process loads `factory`.
+    the last kind is `of_space`: it is created from its number of input channels only, and tried at the shape of its
+    actual input. Another process can load `factory` from `origin`.
     """
 
     name: str
@@ -77,7 +79,8 @@ class ModuleBlock:
 
 
 def module_for(source: Any, channels: int, name: str) -> Any:
-    """A new module in evaluation mode: a copy of a module, or the result of a function of its number of input channels.
+    """A new module in evaluation mode: a copy of the module `source`, or the result of calling the function `source`
+    with the number of input channels.
 
     ProblemError if that fails, or if `source` is anything else.
     """
@@ -87,9 +90,9 @@ def module_for(source: Any, channels: int, name: str) -> Any:
 
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:
-    """All primitives by name, with the blocks of those that are modules; raises the errors of `known_primitives` too.
+    """All primitives by name, with blocks for those that are modules.
 
-    RuntimeMissingError if there is a module but no PyTorch.
+    Raises the errors of `known_primitives`, and RuntimeMissingError if there is a module but no PyTorch.
     """
     return known_primitives(numbering, blocks, bound)
 
@@ -128,7 +131,7 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
 
 
 def space_block(space: BlockSpace, name: str, origin: str) -> ModuleBlock | None:
-    """The choice with this name in a space if it is a module; None if it consists of layers.
+    """The block for the choice with this name in a space; None if the choice consists of layers.
 
     ProblemError for an ONNX file, which cannot be trained.
     """
@@ -158,7 +161,9 @@ def _space(origin: str) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _factory(made_of: Any) -> Factory:
-    """The factory of a source's modules; for a module it returns a new copy with its weights each time."""
+    """The factory of a source's modules: a function itself, or for a module, a function that copies it with its
+    weights.
+    """
     return (lambda channels: copy.deepcopy(made_of)) if isinstance(made_of, torch_package().nn.Module) else made_of
 
 
@@ -177,7 +182,9 @@ def plain_attention() -> Iterator[None]:
 
 
 def _new_module(factory: Factory, name: str, channels: int, arguments: Sequence[int]) -> Any:
-    """Create a module. ProblemError for anything else, and for floating-point parameters other than float32."""
+    """Create a module with its factory. ProblemError if the factory returns anything else, or a module with
+    floating-point parameters other than float32.
+    """
     torch = torch_package()
     module = factory(channels, *arguments)
     if not isinstance(module, torch.nn.Module):

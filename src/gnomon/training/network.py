@@ -1,9 +1,10 @@
 """A tagged net as a PyTorch module, with the same operators as in its ONNX file.
 
 A layer with parameters is named after its tag, so that the module's `state_dict` is the net's state. Fresh parameters
-depend only on (seed, tag). Convolutions: normal with the variance 2 / fan-in (He et al., "Delving deep into
-rectifiers", 2015); linear layers: uniform within 1 / sqrt(fan-in); biases 0. Blocks that are modules are initialised by
-their factories. PyTorch is imported when a network is created, not before.
+depend only on (seed, tag). The weights of a convolution are normally distributed with the variance 2 / fan-in (He et
+al., "Delving deep into rectifiers", 2015), those of a linear layer are uniform within 1 / sqrt(fan-in) of 0, and biases
+are 0. Blocks that are modules are initialised by their factories. PyTorch is imported when a network is created, not
+before.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Factories = Mapping[str, Factory]
 
 
 def torch_package(task: str = "training a network") -> Any:
-    """The torch package, for a task. RuntimeMissingError if it is not installed or cannot be loaded."""
+    """The torch package. RuntimeMissingError, with the name of the task, if it is not installed or cannot be loaded."""
     with needed(f"{task} needs the package torch, which cannot be loaded", "torch"):
         import torch
     return torch
@@ -43,8 +44,8 @@ def torch_package(task: str = "training a network") -> Any:
 def build(tagged: TaggedNet, state: State | None, *, seed: int, factories: Factories | None = None) -> Any:
     """A module that computes the net, in training mode, on the CPU.
 
-    It is called with the net's inputs, (n, channels, height, width) for any n. Parameters in the state are copied,
-    others are freshly generated from (seed, tag). ProblemError that names all parameters of the wrong shape;
+    It is called with the net's inputs, (n, channels, height, width) for any n. Parameters in the state are copied; all
+    others are generated from (seed, tag). ProblemError that names all parameters of a wrong shape or type;
     RuntimeMissingError without PyTorch.
     """
     layers: dict[str, Callable[..., Any]] = {}
@@ -69,14 +70,14 @@ def state_of(module: Any) -> dict[str, NDArray[Any]]:
 
 
 def generator(*words: object) -> Any:
-    """A random number generator of PyTorch, on the CPU, seeded only by these words."""
+    """A PyTorch random number generator, on the CPU, seeded only by these words."""
     digest = hashlib.sha256("/".join(map(str, words)).encode()).digest()
     return torch_package().Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
 @contextlib.contextmanager
 def seeded(*words: object) -> Iterator[None]:
-    """Seed PyTorch's global random numbers with only these words in the block, and restore their state afterwards."""
+    """Seed PyTorch's global random generators with only these words in the block, and restore their states after it."""
     torch = torch_package()
     with torch.random.fork_rng():
         torch.manual_seed(generator(*words).initial_seed())
@@ -118,7 +119,7 @@ def _layer(layer: Layer, shape: Shape) -> Any:
 
 
 def _initialise(module: Any, kind: str, seed: int, tag: str) -> None:
-    """Give a layer fresh parameters; a normalisation already has them."""
+    """Give a layer fresh parameters; a normalisation layer already has them."""
     if kind not in ("Conv", "Linear"):
         return
     init, random = torch_package().nn.init, generator(seed, tag)
@@ -148,7 +149,7 @@ def _fill(module: Any, prefix: str, state: State, complaints: Complaints) -> Non
 
 @functools.cache
 def _net_class() -> Any:
-    """The class of modules, created at its first use because its base class is PyTorch's."""
+    """The class of modules, created on first use because its base class is PyTorch's."""
     torch = torch_package()
 
     class TorchNet(torch.nn.Module):  # type: ignore[misc, name-defined]

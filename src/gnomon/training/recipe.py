@@ -21,11 +21,11 @@ _MOST_EPOCHS = 100_000
 class Recipe:
     """Epochs, batch, optimiser, schedule of the learning rate, and augmentation.
 
-    `optimizer` has a `type`, a class of torch.optim, and the class's arguments; `scheduler` has a class of
-    torch.optim.lr_scheduler in the same way, or is None; it is stepped once per epoch. `augment` is "none", "shift"
-    (images are moved by up to an eighth of the height, with a black border), "crop-flip" (also mirrored half of the
-    time), or, for pictures that are read as needed, "resized-crop" (`gnomon.training.data.pictures.fitted`). The loss
-    is the cross-entropy. `check` raises an error if any of this is invalid.
+    `optimizer` has a `type`, the name of a class in torch.optim, and that class's arguments. `scheduler` describes a
+    class in torch.optim.lr_scheduler in the same way, or is None; it is stepped once per epoch. `augment` is "none",
+    "shift" (images are moved by up to an eighth of the height, with a black border), "crop-flip" (also mirrored half of
+    the time), or, for pictures that are read as needed, "resized-crop" (`gnomon.training.data.pictures.fitted`). The
+    loss is the cross-entropy. `check` raises an error for an invalid number of epochs, optimiser or scheduler.
     """
 
     epochs: int
@@ -37,14 +37,14 @@ class Recipe:
     augment: Augment = "none"
 
     def canonical(self) -> str:
-        """The recipe as JSON, which is equal for equal recipes."""
+        """The recipe as JSON text; equal recipes give equal texts."""
         return json.dumps(to_json(self), sort_keys=True)
 
 
 def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "scheduler") -> None:
-    """Raise ProblemError with all errors in a recipe, and the known values; RuntimeMissingError without PyTorch.
+    """Raise ProblemError with all errors in a recipe and the allowed values, or RuntimeMissingError without PyTorch.
 
-    `optimizer` and `scheduler` are the names of these parts in errors: the keys that they were read from. Both parts
+    `optimizer` and `scheduler` are the names of these parts in messages: the keys from which they were read. Both parts
     are tried on a small layer, because an error there would also occur in training.
     """
     complaints = Complaints(what="recipe", hint="Correct the recipe.")
@@ -88,7 +88,7 @@ def _classes(module: Any, base: type) -> dict[str, type[Any]]:
 
 
 def _check_part(place: str, part: object, classes: Mapping[str, type[Any]], complaints: Complaints) -> None:
-    """Check that the type is known and its arguments are plain values; PyTorch itself checks the arguments."""
+    """Check that the type is known and its arguments are plain values; PyTorch itself checks whether they are valid."""
     kind = part.get("type") if isinstance(part, Mapping) else part
     if not isinstance(part, Mapping) or not isinstance(kind, str) or kind not in classes:
         complaints.tell(f"{place}.type", f"{shown(kind)} is not one of {', '.join(classes)}")
@@ -97,9 +97,9 @@ def _check_part(place: str, part: object, classes: Mapping[str, type[Any]], comp
 
 
 def _try(recipe: Recipe, places: tuple[str, str], complaints: Complaints) -> None:
-    """Add a complaint if the optimiser, or then the scheduler, fails on a small layer."""
+    """Add a complaint if the optimiser alone, or else the optimiser with its scheduler, fails on a small layer."""
     torch = torch_package()
-    # The layer draws global random numbers, whose state must not change here.
+    # Creating the layer draws global random numbers, but the generator's state must not change here.
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for place, tried in zip(places, (replace(recipe, scheduler=None), recipe), strict=True):
@@ -112,7 +112,7 @@ def _try(recipe: Recipe, places: tuple[str, str], complaints: Complaints) -> Non
 
 
 def _two_steps(recipe: Recipe) -> None:
-    """Take two steps; classes that need a closure, a metric, or other shapes fail here."""
+    """Take two training steps; classes that need a closure, a metric, or other shapes fail here."""
     torch = torch_package()
     layer = torch.nn.Conv2d(2, 2, 1)
     optimizer, scheduler = make_optimizer(recipe, layer.parameters())

@@ -24,17 +24,18 @@ from gnomon.training.network import torch_package
 
 MOST_BYTES = 256 << 20
 _TYPES = frozenset(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"))
-"""The types of numbers that are read, by numpy's names."""
+"""The number types that are read, by numpy's names for them."""
 
 Number = float | int
 _MOST = 1 << 64
 
 
 def load_saved(path: Path, *, hint: str) -> Any:
-    """The values in a file written by `torch.save`: plain values, tensors, and numpy's scalars as numbers (`numbers`).
+    """The values in a file written by `torch.save`: plain values, tensors, and numpy's scalars as plain numbers;
+    numpy's arrays can be read with `numbers`.
 
-    `hint` is the next step for an unsuitable file. UsageError if the file cannot be read or is longer than
-    `MOST_BYTES`; ProblemError if it contains anything else or unpacks to more bytes; RuntimeMissingError without
+    `hint` tells users what to do about an unsuitable file. UsageError if the file cannot be read or is longer than
+    `MOST_BYTES`; ProblemError if it contains anything else or unpacks to more than that; RuntimeMissingError without
     PyTorch.
     """
     torch = torch_package("reading a PyTorch file")
@@ -45,7 +46,7 @@ def load_saved(path: Path, *, hint: str) -> Any:
         try:
             return _load(torch, data)
         except Exception:
-            # Only as a second try: PyTorch before 2.6 does not support custom names.
+            # Only on the second try, because PyTorch before 2.6 does not support custom names.
             with torch.serialization.safe_globals(list(_STANDING_IN)):
                 return _load(torch, data)
     except Exception as error:  # PyTorch may raise anything for a broken file
@@ -74,7 +75,9 @@ def numbers(value: Any, most: int) -> tuple[Number, ...] | None:
 
 
 def _number(value: Any) -> Number | None:
-    """A number of at most 64 bits that is not a truth value, also from a tensor or array with a single item."""
+    """The value as a number, even if it is in a tensor or array with a single item; None for a boolean, an integer of
+    more than 64 bits, or anything else.
+    """
     if isinstance(value, int | float):
         return None if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= _MOST) else value
     if isinstance(value, _Array | torch_package().Tensor):
@@ -84,13 +87,13 @@ def _number(value: Any) -> Number | None:
 
 def _load(torch: Any, data: bytes) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a pickle that is not PyTorch's, which PyTorch then refuses
+        warnings.simplefilter("ignore")  # PyTorch warns of a pickle that it did not write, and then refuses it
         return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
 def _unpacked(data: bytes) -> int:
-    """The number of bytes that an archive declares to contain; 0 for any other or broken file, which PyTorch
-    refuses.
+    """The unpacked size that an archive declares, in bytes; 0 for another kind of file, and for a broken archive, which
+    PyTorch refuses.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -100,14 +103,14 @@ def _unpacked(data: bytes) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The line of PyTorch's long message that names the refused value."""
+    """The line of PyTorch's long message that names the refused value; the first line if none does."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     line = next((line for line in lines if "Unsupported" in line or "unsupported" in line), lines[0])
     return line.partition(" Please use")[0][:200]
 
 
 class _Type:
-    """A substitute for numpy's dtype: a type of numbers, and its byte order."""
+    """A substitute for numpy's dtype: a number type and its byte order."""
 
     def __init__(self, name: Any, *_: Any) -> None:
         if name not in _TYPES:
@@ -118,7 +121,7 @@ class _Type:
         self.type = self.type.newbyteorder({"<": "<", ">": ">", "|": "<", "=": "<"}[state[1]])
 
     def read(self, data: Any) -> tuple[Number, ...]:
-        """The numbers in some bytes. ValueError for anything but bytes, or an incomplete number."""
+        """The numbers that some bytes encode. ValueError for anything but bytes, and for an incomplete number."""
         if not isinstance(data, bytes) or len(data) % self.type.itemsize:
             raise ValueError("bytes of whole numbers expected")
         return tuple(np.frombuffer(data, self.type).tolist())

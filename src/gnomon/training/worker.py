@@ -1,7 +1,8 @@
-"""Functions that an executor calls in another process, on this machine or another. All arguments are passed by value,
-and failures are data.
+"""Functions that an executor calls in another process, on this machine or another one. Arguments are passed by value,
+and failures are returned as data.
 
-A pool of processes is started with the method "spawn", because a fork of a process with PyTorch's threads may hang.
+A pool of such processes is started with the method "spawn", because forking a process that has PyTorch's threads may
+hang.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gnomon.training.loop import Trained, TrainJob, one_thread, train
 
 
 def run_training(job: TrainJob, partial: str | None = None) -> Trained:
-    """Call `gnomon.training.loop.train`; without PyTorch the failure says how to install it.
+    """Call `gnomon.training.loop.train`; without PyTorch, return a failure that says how to install it.
 
     `partial` is a path on the machine that trains.
     """
@@ -26,7 +27,9 @@ def run_training(job: TrainJob, partial: str | None = None) -> Trained:
 
 
 def run_export(job: ExportJob, path: str) -> Failure | None:
-    """Call `gnomon.training.export.export` with one thread; without PyTorch the failure says how to install it."""
+    """Call `gnomon.training.export.export` with one thread; without PyTorch, return a failure that says how to install
+    it.
+    """
     try:
         with one_thread():
             return export(job, Path(path))

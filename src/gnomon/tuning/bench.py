@@ -1,8 +1,8 @@
-"""Compile layers in child processes, and measure layers and networks on a device, through a server or in a process on
+"""Compiles layers in child processes, and measures layers and networks on a device, through a server or in a process on
 this machine.
 
-A session is a fresh process on the device. The failure of a call is a result: if a device is lost, the call is repeated
-once, and if the device is lost again, the call has failed.
+A session is a fresh process on the device. A failed call is a result, not an error. If the device is lost, the call is
+repeated once; if the device is lost again, the call has failed.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _CALL_S = 60.0
 _MARGIN_S = 15.0
 _MOST_BUILDERS = 4
 _WAITS = 10.0
-"""The time limit of a build, as a multiple of its limit of processor time, because builds wait on a busy machine."""
+"""A build's time limit, as a multiple of its limit on processor time, because builds have to wait on a busy machine."""
 
 _OVERTIME = signal.Signals.SIGPROF.name
-"""The signal with which the kernel ends a build when its processor time is used up."""
+"""The signal with which the kernel ends a build that has used up its processor time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerCall:
-    """A compiled layer to call: the data type and shape of each argument, the arguments that it writes, and its name in
-    the library.
+    """A compiled layer to call: the data type and shape of each argument, the indices of the arguments that it writes,
+    and its name in the library.
 
-    `reference` is the file of outputs to compare with (None: no comparison), and `keep` is the path for storing the
-    outputs.
+    `reference` is the file of outputs to compare with (None: no comparison), and `keep` is the path at which to store
+    the outputs (None: they are not stored).
     """
 
     library: Path
@@ -84,10 +84,10 @@ class NetworkCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """The timing of a call on the device: `repeat` samples, each of at least one call and `min_repeat_ms`.
+    """How a call is timed on the device: `repeat` samples, each of at least one call and at least `min_repeat_ms`.
 
-    `tolerance` is the largest acceptable difference of outputs, relative to the reference's largest magnitude.
-    `timeout_s` ends a call that does not return.
+    `tolerance` is the largest acceptable difference of outputs, relative to the reference's largest magnitude. A call
+    that has not returned after `timeout_s` is ended.
     """
 
     repeat: Counted = 3
@@ -98,7 +98,7 @@ class Loop:
 
 
 def _path(path: Path | None) -> str:
-    """The path for a child, which works in its own folder."""
+    """The absolute path, because a child works in its own folder; "" for None."""
     return "" if path is None else str(path.absolute())
 
 
@@ -109,7 +109,7 @@ def once(loop: Loop) -> Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """The samples of a call in seconds per call, the difference of its outputs (None: not compared), and the server.
+    """The samples of a call in seconds per call, its outputs' `error` (None: not compared), and the server.
 
     `times_s` are wall times; `cpu_s` are the CPU times of the same calls, if one thread computes on a device that
     reports them.
@@ -122,7 +122,7 @@ class Timed:
 
 
 class Servers(Protocol):
-    """The servers on which sessions with a device begin."""
+    """The servers of a device, on which its sessions begin."""
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
         """Wait for a server that accepts a session. DeviceError if no server does in time.
@@ -181,7 +181,7 @@ class Bench:
     def watched(self) -> Iterator[None]:
         """Record this machine's state before and after the block, which begins and ends without a session.
 
-        Other devices are not recorded, because TVM's servers do not report their state.
+        The state of other devices is not recorded, because TVM's servers do not report it.
         """
         if self._servers is not None:
             yield
@@ -204,7 +204,7 @@ class Bench:
             self.fresh()
         session_s = 2 * call_s + _MARGIN_S
         while not self._open:
-            self._worker.start()  # before a server is assigned, as an assignment lasts only some seconds
+            self._worker.start()  # before a server is assigned, because an assignment lasts only seconds
             free = self._free()
             job = {
                 "do": "connect",
@@ -233,7 +233,7 @@ class Bench:
     def _free(self) -> FreeServer | None:
         """A server of the device; None if the device is this machine.
 
-        A function that did not return occupies its server until the session's time limit, so this may wait that long.
+        A function that has not returned occupies its server until the session's time limit, so this may wait that long.
         """
         if self._servers is None:
             return None
@@ -290,7 +290,7 @@ class Bench:
 class Builders:
     """Child programs that compile for a device; as many as this machine has processors, but at most four.
 
-    A build is ended after `timeout_s` of processor time.
+    A build is ended after `timeout_s` seconds of processor time.
     """
 
     def __init__(self, pool: TvmPool, device: TunedDevice, *, timeout_s: float) -> None:
@@ -302,7 +302,9 @@ class Builders:
             self._workers.put(pool.worker(job_timeout_s=_WAITS * timeout_s))
 
     def build(self, wanted: Sequence[tuple[TuningLayer, Any]]) -> tuple[LayerCall | Failure, ...]:
-        """The call of each layer compiled with a configuration (None: untuned), or the failure, in the given order."""
+        """For each layer, in order, the call of the layer compiled with the configuration (None: untuned), or the
+        failure.
+        """
         with ThreadPoolExecutor(self.count, thread_name_prefix="build") as pool:
             return tuple(pool.map(self._built, wanted))
 
@@ -344,8 +346,8 @@ def visits(
 ) -> Iterator[tuple[T, int]]:
     """Keys in random order, in each of several fresh processes on the device, with several rounds in each process.
 
-    Yields a key and the number of the round if `wanted` returns True for both; a key that is not wanted in a round is
-    left out of the later rounds of the process.
+    Yields a key and the number of a round if `wanted` returns True for the two; a key that is not wanted in a round is
+    left out of that process's later rounds.
     """
     rng, every = random.Random(seed), list(keys)  # noqa: S311 - an order, not a secret
     for _ in range(processes):

@@ -26,7 +26,7 @@ TraceTimes = tuple[Any, tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A network's file, the data type to compute in, and the shapes of inputs that the file leaves open."""
+    """A network's file, the data type to compute in, and the input shapes that the file leaves open."""
 
     path: Path
     dtype: str = "float32"
@@ -57,7 +57,7 @@ class Source:
 
 
 def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | None) -> None:
-    """Raise ModelError for an input with an open shape that is not given, or with a different given shape."""
+    """Raise ModelError if an input's shape is open and none is given, or if the given shape does not fit the input."""
     shape = ",".join("?" if d < 0 else str(d) for d in dims or ())
     if given is None and (dims is None or min(dims, default=1) <= 0):
         fixed = ",".join(str(d) if d > 0 else "1" for d in dims or (1, 3, 224, 224))
@@ -76,14 +76,14 @@ def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNetwork:
-    """A compiled network: the number of its functions, and how many of these are scheduled by records."""
+    """A compiled network: the number of its functions, and how many of them are scheduled by records."""
 
     functions: int
     scheduled: int
 
 
 class Network:
-    """A network that a child has read. It belongs to one thread."""
+    """A network that a child has read. The object belongs to one thread."""
 
     def __init__(self, pool: TvmPool, source: Source) -> None:
         self.source = source
@@ -91,7 +91,7 @@ class Network:
         self.inputs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def layers(self, target: Mapping[str, Any]) -> tuple[TuningLayer, ...]:
-        """The layers, each once, with the number of its calls.
+        """Each distinct layer once, with the number of its calls.
 
         ModelError if the file cannot be read, UsageError for a target that TVM does not accept.
         """
@@ -106,7 +106,7 @@ class Network:
         return from_json(tuple[TuningLayer, ...], rows)
 
     def lacking(self, target: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
-        """The instructions that code for a target may use and that the processor `here` lacks; empty if unknown."""
+        """The instructions that code for a target may use but the processor `here` lacks; empty if unknown."""
         said = self.worker.ask("load", {"do": "lacking", "target": dict(target), "here": dict(here)})
         return () if isinstance(said, Failure) else tuple(said["lacking"])
 
@@ -141,12 +141,12 @@ class Network:
         return CompiledNetwork(functions=int(said["functions"]), scheduled=int(said["scheduled"]))
 
     def save_module(self, path: Path) -> Failure | None:
-        """Write the untuned network in TVM's JSON format, so that a database of its layers can be applied elsewhere."""
+        """Write the untuned network in TVM's JSON format, so that a database for its layers can be applied to it."""
         said = self.worker.ask("compile", {"do": "module", "path": str(path.absolute())}, timeout_s=_READ_S)
         return said if isinstance(said, Failure) else None
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
-        """Write the outputs that the network's own software computes for a file of inputs.
+        """Write the outputs that the software for the network's own format computes from a file of inputs.
 
         Returns the name of that software.
         """
@@ -180,7 +180,8 @@ def _hint(failure: Failure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """The settings of the search: one of `STRATEGIES`, the target, and the most trials per layer and per round.
+    """The settings of the search: one of `STRATEGIES`, the target, and the largest number of trials per layer and per
+    round.
 
     With `start` a layer begins with the configurations that were best for similar layers.
     """
@@ -194,7 +195,8 @@ class SearchSettings:
 
 
 class Searches:
-    """The searches of a network's layers, in one child with a cost model for all layers. It belongs to one thread.
+    """The searches for a network's layers, in one child with one cost model for all layers. The object belongs to one
+    thread.
 
     A lost child is started again and receives all earlier results.
     """
@@ -204,10 +206,10 @@ class Searches:
         self._worker = pool.worker(job_timeout_s=_ASK_S, renew=self._taught)
         self._layers: dict[str, TuningLayer] = {}
         self._told: dict[str, list[TraceTimes]] = {}
-        self.learns = True  # True if it has a cost model that learns
+        self.learns = True  # whether the search has a cost model that learns
 
     def begin(self, layer: TuningLayer, results: Sequence[TraceTimes]) -> Failure | None:
-        """Begin the search of a layer with the results that are already known."""
+        """Begin the search for a layer, with the results that are already known."""
         self._told[layer.layer] = list(results)
         said = self._worker.ask("search", self._job(layer))
         if isinstance(said, Failure):
@@ -232,7 +234,7 @@ class Searches:
     def _taught(self, worker: TvmWorker) -> Failure | None:
         for layer in list(self._layers.values()):
             if isinstance(said := worker.ask("search", self._job(layer)), Failure):
-                # Removed, so that a search that cannot continue does not make all others fail at later starts.
+                # Without this, a search that cannot continue would make all others fail at later starts.
                 del self._layers[layer.layer]
                 if not worker.alive:
                     return said

@@ -41,7 +41,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A server's first message: its port on the device, and the processor that it runs on."""
+    """A server's first message: its port on the device and the processor that it runs on."""
 
     port: int
     mcpu: str
@@ -157,7 +157,7 @@ class _Run:
             self._said.put(error)
 
     def _started(self, device: Device) -> DeviceError:
-        """Run the server, with TVM copied to the device if it has none; returns the reason why it ended."""
+        """Run the server, copying TVM to the device if it has none; returns the reason why the server ended."""
         info = device.describe()
         if not info.python:
             return DeviceError(f"{self._config.name} has no Python for TVM's server", hint="Install Python there.")
@@ -178,7 +178,7 @@ class _Run:
         )
 
     def _once(self, device: Device, python: str, paths: list[str]) -> tuple[str, str]:
-        """Run the server until it ends; returns the reason why TVM is missing (or ""), and the last error line."""
+        """Run the server until it ends; returns the reason why TVM is missing (or "") and the last error line."""
         missing = ""
 
         def heard(line: str) -> None:

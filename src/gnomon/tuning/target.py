@@ -18,7 +18,7 @@ from gnomon.system.files import read_file
 
 NATIVE = "native"
 _GPUS = frozenset({"cuda", "nvptx", "rocm", "opencl", "vulkan", "metal", "webgpu"})
-"""The kinds of TVM's targets for GPUs."""
+"""TVM's kinds of targets for GPUs."""
 
 _X86 = re.compile(r"x86-64(-v[2-4])?|znver[1-5]|core2|nehalem|sandybridge|haswell|skylake(-avx512)?|icelake-server")
 _SYSTEMS = {
@@ -39,7 +39,7 @@ _TEXTS = frozenset({"mcpu", "mtriple", "mfloat-abi", "mabi", "model", "device"})
 _NUMBERS = frozenset({"num-cores", "opt-level", "vector-width"})
 _LISTS = frozenset({"mattr", "keys", "libs", "cl-opt"})
 _OF_MODELS = frozenset({"link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api"})
-"""Keys of old targets about the packaging of a model; today's targets of TVM do not have them."""
+"""Keys in old targets that say how to package a model; TVM's current targets do not have them."""
 _ANDROID = {"arm64-linux-android": "aarch64-linux-android", "arm-linux-android": "armv7a-linux-androideabi"}
 """Triples that LLVM accepts, and the corresponding prefixes of the NDK's compilers."""
 _MOST_BYTES = 100_000
@@ -91,7 +91,7 @@ def _foreign(family: str, triple: str, mcpu: str) -> dict[str, Any]:
 
 
 def _old(text: str) -> dict[str, Any]:
-    """A target of old TVM, ``llvm -mcpu=cortex-a72 -mattr=+neon``, in the form that today's TVM accepts."""
+    """A target of an old version of TVM, ``llvm -mcpu=cortex-a72 -mattr=+neon``, in the form that TVM accepts today."""
     options = read_old_target(text)
     _check_kind(options["kind"])
     target: dict[str, Any] = {"kind": options.pop("kind")}
@@ -115,7 +115,7 @@ def _old(text: str) -> dict[str, Any]:
 
 
 def _check_kind(kind: str) -> None:
-    """Raise UsageError for a GPU, and for any other kind of target except llvm."""
+    """Raise UsageError for every kind of target except llvm, such as a GPU."""
     if kind != "llvm":
         raise UsageError(
             f"gnomon tunes only for processors (kind llvm), not for targets of the kind {kind!r}",
@@ -139,7 +139,7 @@ def _written(text: str) -> dict[str, Any]:
 
 
 def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:
-    """The target with the number of cores that a function may use; a target that already has one is unchanged."""
+    """The target with the number of cores that a function may use; a target that already states it is unchanged."""
     return dict(target) if "num-cores" in target else {**target, "num-cores": threads}
 
 
@@ -169,7 +169,7 @@ def read_linker(target: Mapping[str, Any], given: str | None) -> str:
 
 
 def _given(text: str) -> str:
-    """The linker that the user gave, with absolute paths, for storing in records. UsageError if it does not exist."""
+    """The linker that the user gave, with an absolute path if it is a path. UsageError if it does not exist."""
     if not text:
         return ""
     try:

@@ -1,9 +1,9 @@
-"""A client of the tracker of TVM's RPC servers: it lists the servers, and waits for a free server.
+"""A client for the tracker of TVM's RPC servers: it lists the servers and waits for a free one.
 
 After connecting, both sides send a magic number of four bytes. Then the client sends a message and the tracker answers.
-A message is its length in four bytes, little-endian, then the JSON text. The summary is ``[0, {"queue_info": {key:
+A message is a JSON text, preceded by its length in four bytes, little-endian. The summary is ``[0, {"queue_info": {key:
 {"free": 1, "pending": 0}}, "server_info": [{"key": "server:KEY", "addr": [host, port]}]}]``, and a free server is ``[0,
-[host, port, matchkey]]``. Servers in Python report their port as a number, servers in C++ and Java as a text. Every
+[host, port, matchkey]]``. Servers in Python report their port as a number, servers in C++ and Java as text. Every
 reply is checked, and has a time limit and a size limit. Source: tvm/rpc/tracker.py and tvm/rpc/base.py of Apache TVM
 0.27.
 """
@@ -60,10 +60,10 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeServer:
-    """A server that accepts only the connection with this `matchkey`.
+    """A server that accepts only a connection with this `matchkey`.
 
-    If nobody connects to a server that a tracker has assigned, it is free again after about 8 seconds, with a different
-    matchkey. `name` is the server's name in records.
+    If nobody connects to a server that a tracker has assigned, it becomes free again after about 8 seconds, with a
+    different matchkey. `name` is the server's name in records.
     """
 
     host: str
@@ -170,7 +170,7 @@ def _read(kind: Any, reply: Any, address: str) -> Any:
 
 
 class TrackerWire:
-    """One connection, made by `connected`; `address` is the tracker's name in errors."""
+    """One connection to a tracker, opened by `connected`; `address` names the tracker in errors."""
 
     def __init__(self, link: socket.socket, address: str) -> None:
         self._link, self._address = link, address
@@ -207,7 +207,7 @@ class TrackerWire:
         """End the requests; return the answer that was already on its way, or None if there was none.
 
         The tracker assigns servers only to connected clients. It closes the connection when it sees the end of the
-        requests; then all its answers have arrived.
+        requests, and by then it has sent all its answers.
         """
         try:
             self._link.shutdown(socket.SHUT_WR)
@@ -222,7 +222,7 @@ class TrackerWire:
         return taken
 
     def _fill(self, count: int, until_s: float) -> None:
-        """Read until `count` bytes have arrived, or until the deadline, which single bytes do not extend."""
+        """Read until `count` bytes have arrived, or until the deadline, which bytes that trickle in do not extend."""
         while len(self._buffer) < count:
             with self._clocked(until_s):
                 chunk = self._link.recv(min(_CHUNK_BYTES, count - len(self._buffer)))
@@ -266,7 +266,7 @@ class LateError(DeviceError):
 def connected(host: str, port: int, until_s: float) -> Iterator[TrackerWire]:
     """A connection to a tracker that has identified itself; closed after the block. DeviceError if that fails.
 
-    `until_s` is a time of `time.monotonic()`.
+    `until_s` is a reading of `time.monotonic()`.
     """
     address = address_of(host, port)
     with _linked(host, port, address, until_s) as link:
@@ -387,8 +387,8 @@ class TrackedDevice:
     def require(self, wait_s: float, *, expected: bool = False) -> None:
         """Raise DeviceError, with the existing keys, if no server has this key.
 
-        A server that existed before (`expected`) may be starting again and is waited for; a new key may be misspelt,
-        which is reported soon.
+        A server that existed before (`expected`) may be starting again, so this waits for it. A new key may be
+        misspelt, which is reported soon.
         """
         until_s = time.monotonic() + (wait_s if expected else min(wait_s, _SOON_S))
         while not (summary := self.tracker.summary()).of(self.key):

@@ -1,7 +1,7 @@
-"""Workers that run TVM: child programs that take one job at a time, and are started again when they are lost.
+"""Workers that run TVM: child programs that take one job at a time and are started again when they are lost.
 
-gnomon itself never loads TVM. So incompatible versions, a crash of LLVM or of tuned code, or a build that does not end
-affect only a child, and only the child's job fails.
+gnomon itself never loads TVM. Incompatible versions, a crash of LLVM or of tuned code, or a build that does not end
+therefore affect only a child, and only the child's job fails.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class TvmPool:
     ) -> TvmWorker:
         """A worker with its own child.
 
-        A job may take `job_timeout_s`; the child uses this number of `threads` (0: TVM's default) and the cores `pin`
-        (none: all). `renew` runs after each start of the child, to restore its state.
+        A job may take `job_timeout_s`. The child uses this number of `threads` (0: TVM's default) and the cores `pin`
+        (none: all). `renew` is called after each start of the child, to restore its state.
         """
         # With an older PyTorch, importing TVM would compile an extension for it, which gnomon does not need.
         variables = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **(environment or {})}
@@ -83,11 +83,11 @@ class TvmWorker:
 
     @property
     def alive(self) -> bool:
-        """Whether the child runs and therefore has its state."""
+        """Whether the child is running and therefore still has its state."""
         return self._child is not None and self._child.alive
 
     def ask(self, stage: str, job: Mapping[str, Any], *, timeout_s: float | None = None) -> Mapping[str, Any] | Failure:
-        """The facts of a job, or its failure in this stage. RuntimeMissingError if TVM cannot be used at all."""
+        """The facts that a job returns, or its failure in this stage. RuntimeMissingError if TVM cannot be used."""
         fresh = not self.alive
         child = self.start()
         if fresh and self._renew is not None and (failure := self._renew(self)) is not None:
@@ -104,7 +104,7 @@ class TvmWorker:
             self._child = None
 
     def start(self) -> ChildProcess:
-        """The child, which is started if it does not run. RuntimeMissingError as for `ask`."""
+        """The child, which is started if it is not running. RuntimeMissingError as for `ask`."""
         if self._child is not None and self._child.alive:
             return self._child
         self.close()

@@ -1,7 +1,7 @@
 """Measures compiled layers and networks in a session with a server, or in this process.
 
 The host has requested the server from the tracker, so it knows which server that is. Samples come from TVM's own loop
-on the device and do not include the time of the connection. Outputs are compared before anything is timed. If one
+on the device and do not include the time for communication. Outputs are compared before anything is timed. If one
 thread computes in a process that gnomon started, its CPU time is reported too: TVM's loop notes it before each sample.
 """
 
@@ -33,7 +33,7 @@ _WAITS = 10
 
 
 class _Place:
-    """The place of measurement: the session and its loaded libraries."""
+    """The place where calls are measured: a session and its loaded libraries."""
 
     def __init__(self) -> None:
         self.session: Any = None
@@ -87,8 +87,8 @@ class _Place:
     def samples(self, job: Job, evaluator: Callable[..., Any], name: str, given: list[Any]) -> Facts:
         """Facts: times_s, and cpu_s of the same calls (none if it is not reported).
 
-        `evaluator` creates TVM's loop for a function. A job without a least time only needs a call's outputs, and gets
-        no CPU time.
+        `evaluator` creates TVM's loop for a function. A job whose samples have no minimum time only needs a call's
+        outputs, and gets no CPU time.
         """
 
         def evaluate(**loop: Any) -> list[float]:
@@ -228,8 +228,8 @@ def _function(library: Any, name: str) -> Any:
 
 
 def _arrays(job: Job, positive: bool) -> list[Any]:
-    """Arguments from a seed: normal or positive random numbers, bytes from 0 to 99; other whole numbers are 0, which is
-    valid for any index.
+    """Arguments from a seed: normally distributed or positive floats, bytes from 0 to 99, and 0 for other integers,
+    because 0 is valid for any index.
 
     Refused for data types that numpy does not have.
     """
@@ -253,7 +253,7 @@ def _arrays(job: Job, positive: bool) -> list[Any]:
 
 def _difference(wanted: list[Any], outputs: list[Any]) -> float:
     """The largest difference relative to the largest magnitude; infinity if the number of outputs, their shapes, or the
-    places of finite values differ.
+    positions of finite values differ.
     """
     worst = 0.0
     if len(wanted) != len(outputs):

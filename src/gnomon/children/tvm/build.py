@@ -98,8 +98,8 @@ def _export(executable: Any, job: Job) -> None:
 
 
 def _write_inputs(opened: Opened, job: Job) -> None:
-    """Write random inputs from a seed, in the order of the network's inputs; whole numbers are 0, which is valid for
-    any index.
+    """Write random inputs from a seed, in the order of the network's inputs; integers are 0, which is valid for any
+    index.
     """
     rng = np.random.default_rng(job.get("seed", 0))
     arrays: Arrays = {}

@@ -19,14 +19,14 @@ _SPLIT = "SamplePerfectTile"
 
 
 def plain(trace: Any) -> Any:
-    """A trace without what postprocessing added and without unused parts: the form in which the database stores
-    traces.
+    """A trace without unused parts and without anything that postprocessing added: the form in which the database
+    stores traces.
     """
     return trace.simplified(remove_postproc=True)
 
 
 def structure(trace: Any) -> tuple[Any, ...]:
-    """The instructions of a plain trace with their inputs and outputs, without sizes and decisions."""
+    """The instructions of a plain trace with their inputs and outputs, but without sizes or decisions."""
     return tuple(
         (kind, *(name for name in (*inputs, *outputs) if isinstance(name, str)))
         for kind, inputs, _, outputs in tvm_workload.plain(trace.as_json())[0]

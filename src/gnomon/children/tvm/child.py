@@ -1,9 +1,9 @@
 """Apache TVM as a child program: reads networks, searches schedules, compiles, and measures over RPC or in this
 process.
 
-Each part runs in a separate process, so that a crash of one does not affect the others; the modules `model`, `search`,
-`build` and `bench` describe the jobs. Values for which TVM has no name are those of the record file in
-docs/jobs/tune.md.
+Each part runs in a separate process, so that a crash of one does not affect the others. The modules `model`, `search`,
+`build` and `bench` describe the jobs. Values for which TVM has no name are named as in the record file
+(docs/jobs/tune.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads TVM and first tries the part in which a broken pair of versions crashes, before anything depends on it."""
+    """Loads TVM, and tries the part that crashes with incompatible versions before anything depends on it."""
     if settings.get("pin"):
         os.sched_setaffinity(0, settings["pin"])  # before TVM starts its threads, which inherit the setting
     versions = {name: number for name in _PACKAGES if (number := _version(name))}

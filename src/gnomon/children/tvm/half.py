@@ -24,7 +24,7 @@ def in_half(module: Any) -> Any:
     for name, function in module.functions_items():
         if isinstance(function, relax.Function):
             rewriter.builder_.update_func(name, rewriter.visit_expr(function))
-    # The bounds of a Clip are computed from constants; once they are constants, they get the type of the value that
+    # The bounds of a Clip are computed from constants; once folded into constants, they get the type of the value that
     # they bound.
     folded = relax.transform.FoldConstant()(relax.transform.DeadCodeElimination()(rewriter.builder_.get()))
     with refusing(
@@ -36,8 +36,8 @@ def in_half(module: Any) -> Any:
 
 @mutator
 class _Extremes(PyExprMutator):  # type: ignore[misc]
-    """Replaces the functions that the ONNX importer creates for a Clip by operators, because the pass stops at a
-    function.
+    """Replaces the functions that the ONNX importer creates for a Clip with operators, because the pass to mixed
+    precision stops at a function.
     """
 
     def visit_call_(self, call: Any) -> Any:

@@ -101,7 +101,7 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
 
 
 def _missing(graph: Any) -> list[str]:
-    """The operators of ONNX that TVM's importer does not know, including those in subgraphs."""
+    """The ONNX operators of a graph that TVM's importer does not know, including those in subgraphs."""
     from tvm.relax.frontend.onnx import onnx_frontend
 
     supported = set(onnx_frontend._get_convert_map())
@@ -209,7 +209,7 @@ def _layers(opened: Opened, job: Job) -> Facts:
 
 
 def _module(opened: Opened, job: Job) -> Facts:
-    """Job: path, of the file to write for `tvm.ir.load_json`: the network whose functions are the layers."""
+    """Job: path, the file to write for `tvm.ir.load_json`. It gets the network, whose functions are the layers."""
     Path(job["path"]).write_text(str(tvm.ir.save_json(opened.ready())), encoding="utf-8")
     return {}
 
@@ -227,7 +227,7 @@ def signature(mod: Any) -> tuple[list[Any], list[int]]:
 
 
 def _written(statement: Any) -> Iterator[Any]:
-    """The buffers that the blocks of a statement declare that they write."""
+    """The buffers that the blocks of a statement declare as written."""
     waiting = [statement]
     while waiting:
         part = waiting.pop()

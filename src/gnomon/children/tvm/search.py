@@ -1,8 +1,8 @@
-"""Searches the schedules of layers with MetaSchedule, which proposes candidates and gets their times.
+"""Searches for schedules of layers with MetaSchedule, which proposes candidates and receives their times.
 
-The order of jobs for a layer is `search` once, then `ask` and `tell` in turn; several layers may be searched at the
-same time, and one cost model learns from all of them. Other processes measure, build and write the records, so that
-their crashes do not affect the search.
+The jobs for a layer are `search` once, and then `ask` and `tell` in turn. Several layers may be searched at the same
+time, and one cost model learns from all of them. Other processes measure, build and write the records, so that their
+crashes do not affect the search.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import workload as tvm_workload
 
 _FAILED_S = 1e10
 _WARM_UP = 16
-"""The number of measured candidates after which the cost model is used; TVM's default of 100 is too much for a small
+"""The number of measured candidates after which the cost model is used; TVM's default of 100 is too many for a small
 budget.
 """
 
@@ -31,7 +31,9 @@ _CARRIED, _TRIED = 2, 8
 
 
 def jobs() -> dict[str, Work]:
-    """The jobs. `search` begins a layer, `ask` returns its next candidates, and `tell` reports their results."""
+    """The jobs. `search` begins the search for a layer, `ask` returns its next candidates, and `tell` reports their
+    results.
+    """
     searches: dict[str, _Search] = {}
     model = functools.cache(_cost_model)  # one model for all layers, and none in a child that compiles or measures
 
@@ -53,7 +55,7 @@ def jobs() -> dict[str, Work]:
 
 
 class _Search:
-    """The search of one layer."""
+    """The search for one layer."""
 
     def __init__(self, job: Job, model: Any, others: dict[str, _Search]) -> None:
         """Job: layer, workload, target, strategy, start, trials, per_round, seed, told [[trace, times_s]..].
@@ -72,7 +74,7 @@ class _Search:
             rand_state=int(job["seed"]) % (2**31 - 2) + 1,
             num_threads=1,
         )
-        # Before it has learned, the cost model draws its predictions from numpy's own generator.
+        # Until it has learned, the cost model draws its predictions from numpy's global generator.
         np.random.seed(int(job["seed"]) % 2**32)
         self._model = model
         self._database = ms.database.MemoryDatabase()
@@ -145,13 +147,13 @@ class _Search:
         )
 
     def _recall(self, history: list[Any]) -> None:
-        """Train the cost model on earlier measurements, and add them to the database from which the search evolves."""
+        """Train the cost model on earlier measurements, and add them to the database of the evolutionary search."""
         candidates, results = [], []
         for trace, times in history:
             try:
                 record = tvm_workload.record_of(self._own, trace, times or [], self._target)
                 candidates.append(record.as_measure_candidate())
-            except Exception:  # noqa: S112 - written by another TVM: the trace teaches nothing, and stays in the record
+            except Exception:  # noqa: S112 - another TVM wrote the trace: it teaches nothing, but stays in the record
                 continue
             results.append(_result(times))
             self._commit(record.trace, results[-1], candidates[-1].args_info)
@@ -165,7 +167,7 @@ def _result(times: list[float] | None) -> Any:
 
 def _cost_model() -> Any:
     try:
-        with absent("sklearn"):  # XGBoost would spend three quarters of its start on importing it, for its own classes
+        with absent("sklearn"):  # importing it would take three quarters of XGBoost's start, and it is not needed
             import xgboost  # noqa: F401
     except ImportError:
         return ms.cost_model.RandomModel(seed=0)
@@ -175,8 +177,8 @@ def _cost_model() -> Any:
 def _strategy(name: str, per_round: int) -> Any:
     """The search strategy with this name.
 
-    The population of the evolution is small: with TVM's own population of 512, a round of a convolution takes 22 s of
-    processor time, more than measuring it.
+    The population of the evolution is small: with TVM's own population of 512, a round for a convolution takes 22 s of
+    processor time, more than the measurements.
     """
     if name == "evolutionary":
         return ms.search_strategy.EvolutionarySearch(

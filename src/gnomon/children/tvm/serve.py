@@ -1,10 +1,10 @@
-"""Serves sessions of TVM's RPC protocol on a device, on loopback, to the only client that knows the key.
+"""Serves sessions of TVM's RPC protocol on a device's loopback interface, to the only client that knows the key.
 
 The text of this file, with a call of `main` at the end, is sent to the device's Python; it needs TVM there, but nothing
 from gnomon. The first printed line is a JSON object: ``{"port", "mcpu", "mtriple"}``, or ``{"missing"}`` if TVM cannot
 be imported. There is one session at a time, in a separate process. The next session ends the current one, even if a
-function of the current one does not return. TVM's own server (`tvm.exec.rpc_server`) has no authentication, and does
-not survive a crashed session.
+function in it has not returned. TVM's own server (`tvm.exec.rpc_server`) has no authentication, and does not survive a
+crashed session.
 """
 
 from __future__ import annotations

@@ -35,9 +35,7 @@ def target_of(given: dict[str, object]) -> Any:
 
 
 def lacking(given: dict[str, object], other: dict[str, object]) -> list[str]:
-    """The instructions, by LLVM's names, that code for one target may use and that the processor of another target
-    lacks.
-    """
+    """The instructions, by LLVM's names, that code for one target may use but the processor of another target lacks."""
     wanted, there = (
         {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target_of(target))} for target in (given, other)
     )
@@ -54,7 +52,7 @@ def plain(value: Any) -> Any:
     """TVM's containers as lists, dicts, strings and numbers, in the form that TVM's database writes: true becomes 1,
     2.0 becomes 2.
 
-    Otherwise the same configuration would have a different identity after it is read from a database.
+    Otherwise the same configuration would have a different identity after being read from a database.
     """
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return int(value)
@@ -68,7 +66,7 @@ def plain(value: Any) -> Any:
 
 
 def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> Any:
-    """A tuning record of MetaSchedule. Refused if the trace does not fit the workload."""
+    """A MetaSchedule tuning record. Refused if the trace does not fit the workload."""
     if not _decides(trace):
         raise Refused("the trace has a decision for an instruction that leaves nothing to decide")
     arguments = [info.as_json() for info in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]

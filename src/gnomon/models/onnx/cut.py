@@ -114,7 +114,7 @@ class OnnxCutter(Cutter):
         read |= {names[t] for t in outputs}
         graph.initializer.extend(t for t in original.graph.initializer if t.name in read)
         graph.sparse_initializer.extend(t for t in original.graph.sparse_initializer if t.values.name in read)
-        # Only the file's own records of types know sequences and named dimensions.
+        # Sequences and named dimensions are known only from the types that the file records.
         recorded = (*original.graph.value_info, *original.graph.output, *original.graph.input)
         values = {value.name: value for value in recorded if value.type.WhichOneof("value")}
         graph.input.extend(_typed(names[t], values, self._shapes) for t in inputs)

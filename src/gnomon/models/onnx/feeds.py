@@ -35,8 +35,8 @@ _MOST_RANK = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """A node that reads an input of the model at a place; `size` is the number of the input's elements, and `whole`
-    says whether they arrive in their original order.
+    """A node that reads an input of the model as its operand at `place`; `size` is the number of the input's elements,
+    and `whole` says whether they arrive in their original order.
     """
 
     node: onnx.NodeProto
@@ -69,7 +69,7 @@ class _Use:
         return default
 
     def axes(self, place: int, rank: int) -> list[int]:
-        """The axes in a constant operand; if the operand is an input, the first axes, which it is then fed."""
+        """The axes in a constant operand; if the operand is an input, the first axes, which are then fed to it."""
         name = self.node.input[place] if place < len(self.node.input) else ""
         if name in self.constants:
             named = onnx_package().numpy_helper.to_array(self.constants[name]).reshape(-1)
@@ -78,7 +78,7 @@ class _Use:
 
 
 def onnx_feeds(model: Model) -> dict[str, Feed]:
-    """The feeds of inputs of an ONNX model that need particular numbers. Raises ModelError."""
+    """The feeds for those inputs of an ONNX model that need particular numbers. Raises ModelError."""
     graph = model.graph
     types = {op.type for op in graph.operators}
     names = [graph.tensors[index].name for index in graph.inputs]
@@ -157,8 +157,8 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
-    """The feed of an input of whole numbers, chosen by the input's name: a mask of ones, a shape with the batch of
-    other inputs, or the length of sequences. None for any other name.
+    """The feed for an integer input, chosen by the input's name: a mask of ones, a shape with the batch of other
+    inputs, or the length of sequences. None for any other name.
     """
     if "mask" in name:
         return {"least": 1, "most": 1}

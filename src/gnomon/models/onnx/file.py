@@ -1,10 +1,11 @@
-"""Read an ONNX file that may be hostile, within limits on size and memory, with its external data.
+"""Reads an ONNX file, which may be hostile, and its external data, within limits on size and memory.
 
 The memory that a protobuf message will take is estimated without parsing it. Two bytes of a hostile file can represent
 an empty message that takes a hundred bytes of memory, so large files are walked before they are parsed. The wire format
 is described at https://protobuf.dev/programming-guides/encoding/.
 
-The module also gives ONNX element types and shapes in gnomon's terms, and imports the onnx package only when needed.
+This module also translates ONNX element types and shapes into gnomon's terms. It imports the onnx package only when
+needed.
 """
 
 from __future__ import annotations
@@ -141,8 +142,8 @@ def _text_tags(kind: Any) -> tuple[bytes, ...]:
 
 @cache
 def _runs(kind: Any) -> re.Pattern[bytes]:
-    """A pattern for consecutive numbers, or consecutive texts below 128 bytes, which make up most of a message of this
-    kind.
+    """A pattern for consecutive numbers, or consecutive texts shorter than 128 bytes, which make up most of a message
+    of this kind.
     """
 
     def of(tags: Sequence[bytes], rest: bytes) -> bytes:
@@ -188,7 +189,7 @@ def _broken(why: str) -> NoReturn:
 
 MAX_RANK = 64
 
-# Types with other names in numpy or ml_dtypes than in ONNX.
+# Types whose names in numpy or ml_dtypes differ from those in ONNX.
 _OTHER_NAMES = {
     "float": "float32",
     "double": "float64",
@@ -217,7 +218,7 @@ def element_type(number: int) -> str:
 
 
 def check_rank(name: str, rank: int) -> None:
-    """Raise ModelError for a rank that no tensor has; products over so many dimensions could be very slow."""
+    """Raise ModelError for a rank that no real tensor has; products over so many dimensions could be very slow."""
     if rank > MAX_RANK:
         raise ModelError(f"tensor {name!r} has {rank} dimensions, more than {MAX_RANK}", hint="Export the file again.")
 
@@ -388,7 +389,7 @@ def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[P
 def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
     """Read the external data of a tensor into the tensor; the model is in `file`. Raises ModelError.
 
-    The onnx package's own reader refuses a file with a second name (a hard link), as files from a package cache have.
+    The onnx package's own reader refuses a file that has a second name (a hard link), as files from a package cache do.
     """
     path, _, offset, length = external_place(tensor, file)
     with open_regular(path, limits.max_bytes) as opened:

@@ -27,7 +27,8 @@ MAX_FOLDED_BYTES = 16 << 20
 _SMALL_BYTES = 1 << 10
 """Results of at most this many bytes, such as shapes, axes and masks, may be larger than their inputs."""
 _WHOLE_BYTES = 4
-"""Elements of fewer bytes are weights in few bits. These are not widened, because runtimes have kernels for them."""
+"""Elements of fewer bytes are taken for low-bit weights, which are not widened, because runtimes have kernels for them.
+"""
 
 
 _SINCE: Mapping[str, int] = {

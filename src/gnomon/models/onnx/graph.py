@@ -1,8 +1,8 @@
 """An ONNX model as a graph, with the multiply-accumulates of its operators, which follow from the shapes of tensors.
 
 Shapes that the file records are used; onnx infers the others in a child process, because inference may crash on a
-hostile file. Inference takes a fifth of a second for each file, which is longer than measuring a small network. So a
-file can also be read, in milliseconds, with the shapes of its inputs and outputs only, which are enough to run it.
+hostile file. Inference takes a fifth of a second for each file, longer than measuring a small network. A file can
+therefore also be read, in milliseconds, with only the shapes of its inputs and outputs, which are enough to run it.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
                 cwd=Path(),
                 guard=own_guard(),
             )
-        except DeviceError as error:  # it concerns this machine, whichever device is measured
+        except DeviceError as error:  # the error concerns this machine, whichever device is measured
             raise ModelError(f"the ONNX model's shapes cannot be inferred: {error.message}", hint=error.hint) from error
         if done.timed_out:
             raise ModelError(f"inferring the ONNX model's shapes took longer than {limits.max_infer_s:g} s", hint=hint)
@@ -207,8 +207,8 @@ def _infer(data: bytes, limits: Limits) -> onnx.ModelProto | None:
 def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str) -> Graph:
     """The graph of a parsed model with these shapes. Raises ModelError if the model is broken.
 
-    An operator with a subgraph (If, Loop, Scan) counts as one, and reads the tensors that its subgraph takes from
-    outside.
+    An operator with a subgraph (If, Loop, Scan) counts as a single operator, and reads the tensors that its subgraph
+    takes from outside.
     """
     source = model.graph
     constants = constant_names(source)

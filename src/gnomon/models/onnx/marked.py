@@ -1,6 +1,6 @@
-"""An ONNX file whose nodes are marked, so that any program can place them with three options of a session.
+"""An ONNX file whose nodes are marked, so that any program can place them with three session options.
 
-Next to the model are `session.json` (providers and options, in order), `session.py` (which makes a session from
+Next to the model are `session.json` (providers and options, in order), `session.py` (which creates a session from
 `session.json`, as a program in any language could) and `genai_config.json` (an entry for onnxruntime-genai with the
 same settings).
 """
@@ -55,7 +55,7 @@ if __name__ == "__main__":
 
 
 def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
-    """Mark the nodes of the file in place, and write into the folder the files that make a session from it.
+    """Mark the nodes of the file in place, and write into the folder the files that create a session from it.
 
     `options` are those of gnomon's driver: accelerators, and the nodes that run on each. The new mark of a node ends
     with its previous mark, if it had one. A HardSwish on the CPU is written as two operators, because an accelerator of

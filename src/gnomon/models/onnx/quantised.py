@@ -86,7 +86,7 @@ class _Flow:
         self._from_8bit: set[str] = set()
         for node in graph.node:
             if node.op_type == "QuantizeLinear" and node.output:
-                # The type is that of its zero point, otherwise the one in an attribute, otherwise uint8.
+                # The type is the zero point's; without a zero point, it is that in an attribute, or else uint8.
                 written = next(
                     (entry.i for entry in node.attribute if entry.name == "output_dtype" and entry.i), _UINT8
                 )

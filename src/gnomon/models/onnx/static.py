@@ -39,7 +39,7 @@ class Analysed(NamedTuple):
 
 
 def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path, *, refused: bool = False) -> Analysed:
-    """The model with inputs of `shapes` and operators named as in the graph, with its copies written into `folder`.
+    """The model with inputs of `shapes` and operators named as in the graph; its copies are written into `folder`.
 
     Cutting needs the names of operators and the shapes between them: if some shapes are unknown, the copy has those
     that inference finds. The nodes of a copy are in a topological order. Copies have the name of the user's file and

@@ -1,4 +1,4 @@
-"""The MobileNetV2 search space for CIFAR-10 in the documentation of nnabla-nas's SNPE profiler.
+"""The MobileNetV2 search space for CIFAR-10 from the documentation of nnabla-nas's SNPE profiler.
 
 From nnabla_nas/contrib/mobilenet and examples/mobilenet_cifar10_search.json of sony/nnabla-nas (early 2020): 21 choice
 blocks, each with six inverted residuals and, if the shape stays the same, a skip. The space has about 10^17 nets, with
@@ -50,7 +50,7 @@ def module_uids(units: tuple[Unit, ...]) -> dict[str, Unit]:
 
 
 def uids_of(space: str) -> Callable[[Unit], str]:
-    """A function that makes the UIDs of the units of a space, and raises ProblemError as `uid` does. For the space of
+    """A function that returns the UID of a unit of a space, and raises ProblemError as `uid` does. For the space of
     this module, the UIDs are those of nnabla-nas.
     """
     if space != NAME:

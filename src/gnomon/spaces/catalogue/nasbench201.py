@@ -1,12 +1,12 @@
 """NAS-Bench-201: a cell of four nodes with one of five operations on each of its six edges. Dong and Yang, ICLR 2020.
 
 The nets are those that the benchmark trained (D-X-Y/NAS-Bench-201, TinyNetwork, C = 16, N = 5, CIFAR-10): a stem, three
-stages of five cells, a residual block between stages, and a head. `none` makes zeros, which are computed and added as
+stages of five cells, a residual block between stages, and a head. `none` gives zeros, which are computed and added as
 in the original.
 
 All 15,625 nets are counted at once. The fifteen cells of a net differ only in their shapes, and the two convolutions
-differ only in their kernels. So nodes are grouped once for each structure, which is an assignment without the kernels
-of its convolutions; nodes are then just numbers, without shapes.
+differ only in their kernels. Nodes are therefore grouped once for each structure, which is an assignment without the
+kernels of its convolutions; nodes are then just numbers, without shapes.
 """
 
 from __future__ import annotations
@@ -317,13 +317,13 @@ class NasBench201:
         return whole_net(operations)
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
-        """All units and how to count them. The tables for each set of rules are made only once."""
+        """All units and how to count them. The tables for each set of rules are built only once."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = tables_of(self.space, rules)
         return self._tables[rules.chains]
 
     def assignment_of(self, text: str) -> tuple[int, ...]:
-        """The assignment of an architecture string. ProblemError for a malformed one."""
+        """The assignment for an architecture string. ProblemError for a malformed string."""
         parts = text.strip().split("+")
         chosen: list[int] = []
         for target, part in enumerate(parts, start=1):

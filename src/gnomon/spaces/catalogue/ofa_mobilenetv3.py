@@ -51,7 +51,7 @@ def ofa_mobilenetv3(classes: int = 1000) -> BlockSpace:
 
 
 def assignments_of(kernels: ArrayLike, expansions: ArrayLike, depths: ArrayLike, resolutions: ArrayLike) -> Ints:
-    """The assignments of nets given as values: (n, 20) kernels and expansions, (n, 5) depths, (n,) heights.
+    """The assignments of nets given as values: (n, 20) kernels and expansions, (n, 5) depths, (n,) image sizes.
 
     ProblemError for a value that is not in the space.
     """

@@ -30,7 +30,7 @@ def _net(shape: Sequence[int], build: Callable[[Symbol], Symbol]) -> Net:
 
 
 def _text(values: Any) -> str:
-    """The text of constants or attributes, in the form in which units of models have it."""
+    """The text of constants or attributes, in the form that units of models use."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 

@@ -46,8 +46,8 @@ _LENGTHS = (16, 32, 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of nets: its slot (None if there is no choice), the function that writes it, and a function that says
-    whether nets with a given setting have it.
+    """A part of a space's nets: its slot (None if there is no choice), the function that writes it, and a function that
+    says whether nets with a given setting have it.
     """
 
     slot: Slot | None
@@ -59,9 +59,9 @@ class Part:
 class LayeredSpace:
     """Nets that are sequences of parts; each part depends on its own slot and on the setting that all parts share.
 
-    `settings` are the first slots, with the number that each choice stands for; `inputs` makes the shapes of the net's
-    inputs. The output of a part must be read by several layers, or come from an operator that begins no chain, so that
-    no chain of operators continues from one part into the next.
+    `settings` are the first slots, with the number that each choice stands for; `inputs` returns the shapes of the
+    net's inputs. The output of a part must be read by several layers, or come from an operator that begins no chain, so
+    that no chain of operators continues from one part into the next.
     """
 
     name: str
@@ -91,7 +91,7 @@ class LayeredSpace:
         return trace.net(values[0])
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """All units and how to count them, part by part. The tables for each set of rules are made only once."""
+        """All units and how to count them, part by part. The tables for each set of rules are built only once."""
         if rules.chains not in self._tables:
             self._tables[rules.chains] = self._build(rules)
         return self._tables[rules.chains]

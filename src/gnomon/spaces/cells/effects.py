@@ -1,10 +1,10 @@
 """The effects of each primitive in each cell group on a price, and their uncertainty, learned from a few networks.
 
 The accuracy of a network, as a logit, is the sum of a constant and one effect for each cell group. Its latency is the
-sum of one cost for each cell group; each cost is the exponential of a constant plus an effect. So no cost is below 0,
-all errors of latency are relative, and a block of 10 us counts as much as one of 1 ms. The sum is linearised around the
-current costs repeatedly, until the costs no longer change (the Gauss-Newton method); a step that would make the
-measurements less likely is shortened.
+sum of one cost for each cell group; each cost is the exponential of a constant plus an effect. Therefore no cost is
+below 0, all errors of latency are relative, and a block of 10 us counts as much as one of 1 ms. The sum is linearised
+around the current costs again and again until the costs no longer change (the Gauss-Newton method); a step that would
+make the measurements less likely is shortened.
 
 The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``; all three parts are normal with mean
 0. In this hierarchical model, an effect that is known only roughly is pulled towards the effect of the same primitive
@@ -13,16 +13,16 @@ effect on accuracy also has a part that follows latency, because a slower block 
 parts are those that make the measurements most likely, under a weak prior that keeps them finite (empirical Bayes:
 Efron and Morris, 1975).
 
-One-change variants are not required: any networks will do, and the covariance shows what they leave open.
+One-change variants are not required: any networks will do, and the covariance shows what remains uncertain.
 
 The misfit is the part of a price that no sum explains. It consists of effects of pairs of cell groups, where all
 effects of a kind have the same size, and of an effect of each whole network. For accuracies, the kinds of pairs are two
 primitives in neighbouring groups, two primitives in any two groups, and the families of two primitives in any two
-groups. For latencies only neighbours have a common effect, for example because a runtime converts a layout between
-them; this effect is proportional to the costs of both. Its kinds are two primitives in given places and, with a common
-size, the same two primitives and their families in any place. The best of many networks are partly the best because of
-their misfit. So statements about a front must include the misfit (`Learned.draw`), and so must statements about a
-network near measured ones (`Learned.predict`).
+groups. For latencies, only neighbours have a common effect, for example because a runtime converts a layout between
+them; this effect is proportional to the costs of both. Its kinds are two primitives in given places and, with one size
+for both, two primitives in any place and their families in any place. The best of many networks are the best partly
+because of their misfit, so statements about a front must include the misfit (`Learned.draw`), and so must statements
+about a network near measured ones (`Learned.predict`).
 
 `Likelihood` finds the sizes: it maximises the restricted likelihood of a normal model with one constant by Fisher
 scoring (Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). The priors
@@ -63,7 +63,7 @@ weak prior.
 _USUAL_MISFIT = 0.1
 _RESIZED = 12  # the largest number of times that sizes are estimated
 _LINEARISED = 50  # the largest number of times that costs are linearised
-_LEAST_STEP = 1e-3  # the share below which a step from one linearisation to the next is not shortened
+_LEAST_STEP = 1e-3  # a step from one linearisation to the next is not shortened below this share
 _TELLS = 1e-9  # networks with a precision below this share of the largest are not predicted by the others
 _STAYS = 1e-3  # costs with smaller relative changes count as unchanged
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
@@ -81,7 +81,7 @@ _FLOOR = 1e-3  # accuracies nearer than this to 0 or 1 are moved to this distanc
 _NORMAL_95 = 1.959964
 _TRIES = 200  # the number of random tables; the best one becomes the design
 _RIDGE = 0.1  # the weak prior of a design's information
-_ALL = 4096  # the largest space of which a design lists all networks
+_ALL = 4096  # the largest space for which a design lists all networks
 _EXCHANGES = 50  # the largest number of exchanges for each network of a design, on average
 
 
@@ -96,7 +96,7 @@ class Evidence:
     errors: Floats
 
     def at(self, rows: Ints) -> Evidence:
-        """The evidence of some of the networks."""
+        """The evidence for some of the networks."""
         return Evidence(assignments=self.assignments[rows], values=self.values[rows], errors=self.errors[rows])
 
 
@@ -176,7 +176,7 @@ class Likelihood:
         return np.asarray(np.tensordot(self.misfit(sizes) ** 2, shared, axes=1))
 
     def alone(self, sizes: Floats, networks: Networks) -> Floats:
-        """The variance of the misfit of each network (M,)."""
+        """The variance of each network's misfit (M,)."""
         kinds = [kind.variances() for kind in _pairs(self.space, self.scale, networks)]
         return np.asarray(self.misfit(sizes) ** 2 @ np.array([*kinds, np.ones(len(networks[0]))]))
 
@@ -271,7 +271,7 @@ class Likelihood:
 
         def excess(away: Floats) -> float:
             sizes = middle + away
-            if sizes.max() > _LARGEST:  # beyond it the priors have no influence, and covariances are singular
+            if sizes.max() > _LARGEST:  # beyond this, the priors have no influence and covariances are singular
                 return -math.inf
             return self._likely(sizes, self.prior(sizes))[0] + 0.5 * float(away @ precision @ away)
 
@@ -527,8 +527,8 @@ class Learned:
     def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
         """Possible true prices of networks (M, groups), as logits or latencies: (count, M).
 
-        They include the effects of pairs of primitives, and the uncertainty of all sizes, which are drawn several
-        times.
+        They include the effects of pairs of primitives and the uncertainty of all sizes, which are therefore drawn
+        several times.
         """
         rng, own = np.random.default_rng(seed), self.likelihood
         sure = not self.doubt.any()

@@ -1,11 +1,11 @@
-"""The posterior of accuracy and latency of all networks of a space, from measurements of some of them.
+"""The posterior of the accuracies and latencies of a space's networks, from measurements of some of them.
 
 The posterior shows what share of a front's hypervolume the remaining networks reach, and how uncertain this share is.
 
 Primitives are chosen by effects that add up, but the hypervolume that a choice keeps does not follow from effects
 alone. The best of many networks owe part of their quality to how their primitives fit together, and there are more such
-networks among all than among the remaining ones. So the prices of whole networks are drawn from the whole posterior
-(`effects.Learned.draw`), and each draw has its own front.
+networks among all networks than among the remaining ones. The prices of whole networks are therefore drawn from the
+whole posterior (`effects.Learned.draw`), and each draw has its own front.
 
 If the space is small enough, the same draws then improve the choice: primitives are exchanged as long as the expected
 share increases (`exchanged`).
@@ -81,7 +81,7 @@ class Beliefs:
         return np.stack([latencies, expit(-self.accurate.draw(networks, count, seed=seed + 1))], axis=2)
 
     def resamples(self, count: int, seed: int) -> Resamples:
-        """Possible true costs of the choices of each group, `count` times."""
+        """The possible true costs of each group's choices, drawn `count` times."""
         return Resamples(
             latencies=self.fast.effects.draw(count, seed=seed),
             logits=self.accurate.effects.draw(count, seed=seed + 1),
@@ -177,7 +177,8 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
     """The kept choices of each group, improved until no exchange keeps a larger share of the draws' hypervolume.
 
     In each step, a choice of a group is exchanged for another choice, of the same or of a different group, or a choice
-    is added; at most `most` networks may remain. No such step would improve the result, but a better one may exist.
+    is added; at most `most` networks may remain. No such step would improve the result further, but a better result may
+    exist.
     """
     left = [np.isin(np.arange(int(column.max()) + 1), own) for column, own in zip(front.networks.T, kept, strict=True)]
     every = [(g, choice) for g, marks in enumerate(left) for choice in range(len(marks))]

@@ -1,18 +1,18 @@
 """The predicted front: the best networks of a whole space by accuracy and latency, and the networks to measure.
 
-Both prices are sums of effects. So the front over all networks is exact (`reduce.front_of_sums`), regardless of their
-number, and so is its part below a given latency. This front does not include the misfit, the part that no sum of
+Both prices are sums of effects, so the front over all networks is exact (`reduce.front_of_sums`), however many networks
+there are, and so is its part below a given latency. This front does not include the misfit, the part that no sum of
 effects explains. The intervals do, because they come from posterior draws of whole networks (`effects.Learned.draw`).
 
-These draws choose the networks that are worth measuring, one after the other: each is the network that most increases
-the expected hypervolume of those chosen so far (expected hypervolume improvement: Emmerich, Giannakoglou and Naujoks,
+These draws decide which networks are worth measuring, one after the other: each is the network that most increases the
+expected hypervolume of those chosen so far (expected hypervolume improvement: Emmerich, Giannakoglou and Naujoks,
 "Single- and multiobjective evolutionary optimization assisted by Gaussian random field metamodels", 2006). The gain of
 a network decreases as others are chosen, so a network can be skipped if its old gain is below the new gain of another
 (Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978). In these draws, the result
 reaches at least 1 - 1/e of the hypervolume of the best set of the same size (Nemhauser, Wolsey and Fisher, 1978).
 
-If the networks are then measured, they are measured in a few rounds. What a round shows about effects, families and
-pairs decides which networks the next round measures (batch Bayesian optimisation; `in_rounds`).
+If the networks are then measured, this is done in a few rounds. What a round shows about effects, families and pairs
+decides which networks the next round measures (batch Bayesian optimisation; `in_rounds`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ROUNDS, _LEAST_ROUND = 5, 4
 """The number of rounds, and the smallest number of networks in each; a round's networks are trained side by side."""
 
 _SEED = 4
-_ROUNDING = 1 + 1e-9  # sums of the same effects differ by the order of addition
+_ROUNDING = 1 + 1e-9  # sums of the same effects differ with the order of addition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[f
 
 
 def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
-    """The places of those points (K, M, 2), in K draws, that together should reach the largest mean hypervolume.
+    """The places of the points (K, M, 2), in K draws, that together should reach the largest mean hypervolume.
 
     These are the `first` ones and then, one after the other, the point that adds most, until there are `count` points
     or no more are left.

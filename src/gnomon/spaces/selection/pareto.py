@@ -1,12 +1,12 @@
 """The Pareto selection: the primitives of networks on the front of accuracy and latency.
 
-Both prices are learned from the measured networks, with the remaining uncertainty (`effects`). Samples are drawn from
-this posterior; in each sample the front over *all* networks, including those that mix families, is exact. The frequency
-with which a primitive is part of the front shows how certain its use is (stability selection: Meinshausen and
+Both prices are learned from the measured networks, with their remaining uncertainty (`effects`). Samples are drawn from
+this posterior; in each sample, the front over *all* networks, including those that mix families, is exact. The
+frequency with which a primitive is part of the front shows how certain its use is (stability selection: Meinshausen and
 Buehlmann, 2010).
 
 Of the selections that leave at most a given share of the networks, the one with the least expected loss is used
-(`reduce`). It depends on the measurements, but not on their unit of latency. A share that leaves too little for a
+(`reduce`). It depends on the measurements, but not on the unit of their latencies. A share that leaves too little for a
 search is refused, with a hint that names a sufficient share.
 """
 
@@ -39,8 +39,8 @@ _SEED, _RESAMPLED = 12, 0
 class ParetoOptions:
     """Options of the selection.
 
-    - `most_share`: the largest share of the networks that may be left (above 0, at most 1); with 1 only primitives that
-      are on no front are dropped.
+    - `most_share`: the largest share of the networks that may be left (above 0, at most 1); with 1, only primitives
+      that are on no front are dropped.
     - `resamples`: the number of posterior samples; the samples are the same in every run.
     """
 
@@ -171,12 +171,12 @@ def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     kept = reduce_choices(weighed_costs(case.resamples), most=most)
     if case.space.size > MOST_EXCHANGED:
         return kept
-    # These draws differ from those that judge the choice: on the draws that made it, it would look better than it is.
+    # These draws differ from those that judge the choice: on the draws that led to it, it would look better than it is.
     return exchanged(drawn_front(case.beliefs, case.resamples, kept, seed=_SEED), kept, most)
 
 
 def _again(case: _Case) -> NDArray[np.bool_]:
-    """For each choice of all groups, whether it is kept in each simulated repeat of the measurements: (B, C)."""
+    """For each choice of every group, whether it is kept in each simulated repeat of the measurements: (B, C)."""
     options, rows = case.options, []
     for beliefs in case.beliefs.again(_REPEATS, seed=_RESAMPLED):
         resamples = beliefs.resamples(_FEW, _RESAMPLED)

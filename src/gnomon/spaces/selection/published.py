@@ -5,9 +5,9 @@ ASP-DAC 2020), to the letter::
 
     cost = exp(-(accuracy - threshold) / scale) + coefficient * (-1 / latency)
 
-The networks are taken by ascending cost, those of equal cost in the order of the table's lines: for each family its
+The networks are taken by ascending cost, and those of equal cost in the order of the table's lines: for each family its
 default network, then the one-change variants by cell group and primitive. The first family with enough networks wins,
-and each cell group keeps the primitives that these networks have in it.
+and each cell group keeps the primitives that these networks use in it.
 
 The latency in this cost is in milliseconds; another unit could give another winner.
 """

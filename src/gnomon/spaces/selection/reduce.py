@@ -17,8 +17,9 @@ everything beyond them. The front is a curve in the plane of latency and logits,
 in the plane of latency and error rate, in which hypervolume is reported.
 
 The Pareto front over all networks whose prices add up is exact (`front_of_sums`): it contains only sums of the groups'
-fronts. So each group adds its own undominated choices to the front so far, and dominated sums are removed (dynamic
-programming over Pareto sets: Nemhauser and Ullmann, "Discrete dynamic programming and capital allocation", 1969).
+fronts. Each group therefore adds its own undominated choices to the front so far, and dominated sums are removed
+(dynamic programming over Pareto sets: Nemhauser and Ullmann, "Discrete dynamic programming and capital allocation",
+1969).
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from gnomon.core.front.dominance import nondominated
 from gnomon.spaces.cells.effects import expit
 
 _TOGETHER = 40
-"""The number of resamples whose fronts are made at once: the sums for hundreds of them would need too much memory."""
+"""The number of resamples whose fronts are computed at once: the sums for hundreds would need too much memory."""
 
 _WORLDS = 40
-"""The number of resamples for the weights: a single front would put all weight on few weightings."""
+"""The number of resamples for the weights: a single front would put all weight on a few weightings."""
 
 _WEIGHTINGS = 16
 _ROUNDING = 1 + 1e-9
@@ -71,7 +72,7 @@ def front_of_sums(tables: Sequence[Floats]) -> SumFront:
 
 
 def fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
-    """The fronts of K resamples, as `front_of_sums` makes them, from an array (K, choices, 2) for each group."""
+    """The front of each of K resamples, as in `front_of_sums`, from an array (K, choices, 2) for each group."""
     costs, assignments = np.zeros((len(tables[0]), 1, 2)), np.empty((len(tables[0]), 1, 0), dtype=np.intp)
     for table in tables:
         own = _places_of_fronts(table)
@@ -89,7 +90,7 @@ def fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
 
 
 def _places_of_fronts(costs: Floats) -> Ints:
-    """`nondominated` for each of K tables (K, N, 2), whose first rows are finite; padded with -1."""
+    """`nondominated` for each of K tables (K, N, 2), in which finite rows come first; padded with -1."""
     order = np.lexsort((costs[:, :, 1], costs[:, :, 0]), axis=-1)
     second = np.take_along_axis(costs[:, :, 1], order, axis=1)
     keep = np.ones(second.shape, dtype=bool)
@@ -268,7 +269,7 @@ def _sizes(chains: Sequence[_Chain], most: float) -> list[int]:
         kept = nondominated(rows)
         steps.append((kept // len(sizes), sizes[kept % len(sizes)].astype(np.intp)))
         states = rows[kept]
-    place = len(states) - 1  # by rising networks, and therefore falling loss
+    place = len(states) - 1  # states are sorted by rising numbers of networks, and so by falling loss
     counts = []
     for before, taken in reversed(steps):
         counts.append(int(taken[place]))

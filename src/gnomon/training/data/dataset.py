@@ -41,13 +41,13 @@ class Images:
         return len(self.x)
 
     def take(self, rows: NDArray[np.int64]) -> Images:
-        """Some of the images, in this order."""
+        """The images in these rows, in this order."""
         return Images(x=self.x[rows], y=self.y[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dataset:
-    """Images for training, for choosing (validation), and for a single evaluation at the end (test).
+    """Images for training, for choosing networks (validation), and for a single evaluation at the end (test).
 
     `digest` is the SHA-256 of all contents. `mean` and `std` (one value per channel, for pixels from 0 to 255) come
     from the training images only; a constant channel gets the standard deviation 1. ProblemError if the images of the
@@ -102,7 +102,7 @@ class Dataset:
         return self
 
     def supply(self, device: str, recipe: Recipe, *, seed: int) -> Supply:
-        """The batches of a training on a device."""
+        """The batches for a training on a device."""
         return Supply(self, device, recipe, seed)
 
 
@@ -166,7 +166,7 @@ def split_parts(
 
 
 def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> tuple[NDArray[np.int64], ...]:
-    """Rows of disjoint parts, in ascending order, with each part's share of every class, rounded to whole images.
+    """The rows of disjoint parts, in ascending order. Each part gets its share of every class, in whole images.
 
     Shares are positive and at most 1 in total; the draw depends only on the seed, the classes and the shares.
     ProblemError for a part that would be empty.
@@ -187,11 +187,11 @@ def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> t
 
 
 def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, computed exactly from counts of each value, one part at a time."""
+    """Mean and standard deviation of each channel, computed exactly from counts of each value, one chunk at a time."""
     means, stds, values = [], [], np.arange(256.0)
     for channel in range(x.shape[1]):
         counts = np.zeros(256)
-        for rows in np.array_split(x[:, channel], max(1, x.size // _COUNTED)):  # bincount converts each part to int64
+        for rows in np.array_split(x[:, channel], max(1, x.size // _COUNTED)):  # bincount makes each chunk int64
             counts += np.bincount(rows.ravel(), minlength=256)
         counts /= x.size / x.shape[1]
         mean = float(counts @ values)
@@ -226,7 +226,7 @@ class Supply:
     def training(self, epoch: int) -> Iterator[tuple[Any, Any]]:
         """The batches of an epoch. A last batch of a single image is left out.
 
-        For a single image, batch normalisation after a global pooling would have no variance.
+        With a single image, batch normalisation after global pooling would have no variance to divide by.
         """
         torch, size = torch_package(), self._recipe.batch_size
         x, y = self._part("train", self._border)
@@ -259,7 +259,7 @@ class Supply:
         return self._images[part]
 
     def _moved(self, x: Any, rows: Any, moves: Any, mirrored: Any) -> Any:
-        """A window of each image, mirrored or not."""
+        """A shifted window of each image, perhaps mirrored."""
         torch = torch_package()
         _, height, width = self._dataset.shape
         along = torch.arange(width, device=rows.device)

@@ -30,11 +30,11 @@ from gnomon.training.data.readers import Source, entries, regular_file
 _ENDINGS = (".png", ".jpg", ".jpeg")
 _HINT = "Give PNG or JPEG images, grey or colour, a folder per class; all of one size, or set gnomon_cfg.resize."
 _MOST_PICTURE = 256 << 20
-"""The largest size in bytes of an unpacked picture."""
+"""The largest accepted size of an unpacked picture, in bytes."""
 _GREY = ("1", "L")
 _COLOUR = ("RGB", "P", "CMYK", "YCbCr")
 _PARTS = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
-"""The part in a folder, by the folder's name."""
+"""The part that a folder holds, by the folder's name."""
 _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 
 
@@ -89,7 +89,7 @@ class Opened:
 
 
 def open_folder(folder: Path, mode: str = "") -> Opened:
-    """The pictures in a folder with one subfolder per class, or with such folders for each part.
+    """The pictures in a folder with one subfolder per class, or with one such folder per part.
 
     Parts are ``train`` and optionally ``val`` or ``validation``, and ``test``. Classes are sorted by name. Without a
     `mode`, the header of each file is read, but no pixels; the digest then covers the files' names and lengths.
@@ -109,8 +109,8 @@ def open_folder(folder: Path, mode: str = "") -> Opened:
 
 
 def read_folder(folder: Path) -> Source:
-    """The images of such a folder in memory, all of one size; grey if all are grey, otherwise RGB. Raises like
-    `open_folder`.
+    """The images of a folder laid out as for `open_folder`, in memory and all of one size; grey if all are grey,
+    otherwise RGB. Raises the errors of `open_folder`.
     """
     complaints = Complaints(what=f"folder of images {folder}", hint=_HINT)
     parts, classes = _parts(folder, complaints)
@@ -123,9 +123,9 @@ def read_folder(folder: Path) -> Source:
 def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: int | None = None) -> NDArray[np.uint8]:
     """The images in a folder that a text file names, one per line: uint8 (n, channels, height, width).
 
-    With `resize` the images may have any size, and `fitted` makes them `resize` by `resize` pixels; otherwise all must
-    have one size. Text after a name, as in Caffe's lists of images with labels, is ignored. UsageError if a file or
-    folder is missing; ProblemError with all errors; RuntimeMissingError without Pillow.
+    With `resize` the images may have any size, and `fitted` brings them to `resize` by `resize` pixels; otherwise all
+    must have one size. Text after a name, as in Caffe's lists of images with labels, is ignored. UsageError if a file
+    or folder is missing; ProblemError with all errors; RuntimeMissingError without Pillow.
     """
     entries(root_folder)  # UsageError without a folder
     complaints = Complaints(
@@ -157,8 +157,8 @@ def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: 
 def fitted(picture: Any, size: int, random: np.random.Generator | None) -> Any:
     """A Pillow picture of `size` by `size` pixels: the middle of the picture after scaling its shorter side to `size`.
 
-    With `random` the result is instead a window of 8 to 100 % of the area, with a ratio of 3:4 to 4:3, mirrored half of
-    the time ("Inception-style": Szegedy et al., "Going deeper with convolutions", 2015).
+    With `random` the result is instead a window of 8 to 100 % of the area, with an aspect ratio of 3:4 to 4:3, mirrored
+    half of the time ("Inception-style": Szegedy et al., "Going deeper with convolutions", 2015).
     """
     from PIL import Image, ImageOps
 
@@ -177,7 +177,7 @@ def as_array(picture: Any) -> NDArray[np.uint8]:
 
 
 def _window(width: int, height: int, random: np.random.Generator) -> tuple[float, float, float, float] | None:
-    """A window of random area and ratio inside the picture; None if a few draws gave none."""
+    """A window of random area and aspect ratio inside the picture; None if none of a few draws fits."""
     for _ in range(_TRIES):
         area = width * height * random.uniform(_AREA[0], _AREA[1])
         ratio = math.exp(random.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))

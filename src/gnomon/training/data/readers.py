@@ -29,7 +29,7 @@ _MOST_CLASSES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Source:
-    """Images of one source by part (train, and the official other parts if there are any), and the names of their
+    """The images of a source by part (train, and any other parts that the source defines), and the names of their
     classes.
 
     ProblemError for fewer than two classes.
@@ -44,7 +44,7 @@ class Source:
 
 
 def numbered(parts: Mapping[str, Images]) -> Source:
-    """A source whose classes are named by numbers."""
+    """A source whose classes are named by their numbers."""
     count = 1 + max(int(part.y.max()) for part in parts.values())
     return Source(parts=parts, classes=tuple(map(str, range(count))))
 
@@ -113,7 +113,9 @@ def _stated_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
 
 
 def _images(x: NDArray[Any], y: NDArray[Any], where: str) -> Images:
-    """Images of (n, h, w), (n, c, h, w) or (n, h, w, c), with c 1 or 3, and their classes of (n,) or (n, 1)."""
+    """Images from an array (n, h, w), (n, c, h, w) or (n, h, w, c), where c is 1 or 3, and their classes from an array
+    (n,) or (n, 1). ProblemError for other arrays.
+    """
     wrong = ""
     if x.dtype != np.uint8:
         wrong = f"{x.dtype} pixels, but only uint8 is read"

