@@ -76,7 +76,7 @@ def _line(standings: Sequence[Standing]) -> str:
 class Show:
     """A context manager that shows the progress and the messages of a job, and removes the bars at its end.
 
-    With the `names` of several devices, each device has a bar, and lines begin with its name. `first` describes the
+    With the `names` of several devices, each has its own bar, and lines begin with its name. `first` describes the
     work until the first stage is reported. The job calls `on_progress` and `on_message`, from any thread. If the job
     `answers`, Ctrl-C requests the answer so far.
     """

@@ -69,7 +69,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class TableGroup:
-    """Tables of one shape in one array: `tables` (G, k.., objectives), and the slots of each, `members` (G, 1 or 2)."""
+    """Tables of the same shape: `tables` (G, k.., objectives), and the slots of each table, `members` (G, 1 or 2)."""
 
     members: Ints
     tables: Floats

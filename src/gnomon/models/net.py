@@ -568,7 +568,7 @@ class _Reader(NetReader):
 
 
 def deciding(operator: Operator) -> tuple[str, ...]:
-    """The types of an operator's constants that decide what it does, unlike weights, biases and zero points."""
+    """The types of constants that decide what an operator does, unlike weights, biases and zero points."""
     whole = () if operator.macs else ("int64", "int32", "bool")
     return (*whole, *FLOATS) if operator.type in _BY_NUMBER else whole
 

@@ -350,7 +350,7 @@ def _check_net(tag: str, attributes: Mapping[str, str]) -> None:
         raise ModelError(f"the XML file has the root <{tag:.50}>, but OpenVINO's models have <net>", hint=_HINT)
     if attributes.get("version") not in _VERSIONS:
         raise ModelError(
-            f"the model has the version {attributes.get('version', 'none')!r:.20} of OpenVINO's format",
+            f"the model is in version {attributes.get('version', 'none')!r:.20} of OpenVINO's format",
             hint=f"gnomon reads versions {' and '.join(_VERSIONS)}. {_HINT}",
         )
 

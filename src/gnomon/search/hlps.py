@@ -42,7 +42,7 @@ class Moves:
         ]
 
     def around(self, centre: Assignment, radius: int, rng: Random) -> Iterator[Assignment]:
-        """Random neighbours: at each distance from 1 to `radius`, one fewer than the largest slot has choices."""
+        """Random neighbours at each distance up to `radius`, as many as the largest slot has choices besides one."""
         for distance in range(1, min(radius, len(self._movable)) + 1):
             for _ in range(self._others):
                 changed = list(centre)
@@ -169,11 +169,11 @@ class Hlps(Planned):
     """Hamming local Pareto search, guided by a model of the costs; a `Strategy`.
 
     Source: the description of the sampler of pareto_profiler in Samsung ONE (pull request 5842, 2021). An archive holds
-    the results that no other dominates. A result that enters without replacing another is new and is explored with
-    random neighbours at Hamming distances 1 and 2: at each distance, one fewer than the largest slot has choices. Every
-    member of the archive is exploited with all neighbours at distance 1. Results that leave the archive are not
-    searched further. A round ends when nothing is left to search; the next one explores the whole archive again, one
-    step farther out.
+    the results that no other dominates. A result that enters without replacing another is new and is explored:
+    random neighbours are drawn at Hamming distances 1 and 2, at each distance as many as the largest slot has choices
+    besides the current one. Every member of the archive is exploited with all neighbours at distance 1. Results that
+    leave the archive are not searched further. A round ends when nothing is left to search; the next one explores the
+    whole archive again, one step farther out.
 
     This module adds to the source a `Guide`, which orders the neighbours by promise; further neighbours, in which one
     choice is replaced by another in all slots; distant neighbours, which are drawn again for each step; and a random

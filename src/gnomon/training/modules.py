@@ -3,8 +3,8 @@
 In a net, such a block is one layer of the kind `Module`, with the block's name, digest and output shape. The block is
 created by a function, which other processes find by its origin (see `gnomon.spaces.cells.space`).
 
-The digest covers a module's calls to PyTorch with the numbers and shapes in them, the names and shapes of its
-parameters, and its printed form, all for a few numbers of channels and strides. A different activation, width or
+The digest covers a module's calls to PyTorch, with their numbers and shapes, the names and shapes of its parameters,
+and its printed form. Each is taken for several numbers of channels and strides. A different activation, width or
 dropout rate gives a different digest; a different variable name does not.
 """
 

@@ -247,7 +247,7 @@ def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candid
 
 
 def host_target() -> Target:
-    """This machine and the Python of this process as a target."""
+    """The target for this machine and the Python of this process."""
     libc = " ".join(platform.libc_ver())
     facts = {"machine": platform.machine(), "python": platform.python_version(), "kernel": platform.release()}
     return target_of({**facts, "libc": libc})

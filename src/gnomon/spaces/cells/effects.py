@@ -115,7 +115,7 @@ class Likelihood:
         """Set up the likelihood for evidence in units of its spread; `mixed` says whether the networks can show a
         misfit.
 
-        `parts` are the covariances (C, C) of effects by the names of their sizes.
+        `parts` has, by the name of a size, the covariance (C, C) of the effects of this size.
         """
         self.space, self.scale, self.assignments, self.values = space, scale, evidence.assignments, evidence.values
         self.group = _groups_of(space)
@@ -469,8 +469,9 @@ class Effects:
         return np.asarray(np.sum([table[:, networks[:, g]] for g, table in enumerate(tables)], axis=0))
 
     def design(self, networks: Ints) -> Floats:
-        """The weights (N, 1 + C) of the constant and of each effect in networks (N, groups); for costs, the weights of
-        effects are the shares of the costs in their sum.
+        """The weights (N, 1 + C) of the constant and of each effect in networks (N, groups).
+
+        For costs, the weight of an effect is the share of its cost in the sum of all costs.
         """
         matrix = design_matrix(self.space, networks)
         if self.scale == "sums":
@@ -688,7 +689,7 @@ def _effects(own: Likelihood, sizes: Floats, scale: Scale, unit: float, center: 
 
 
 def _parts_of(space: Space) -> dict[str, Floats]:
-    """The covariances (C, C) of effects, by the names of their sizes."""
+    """For the name of each size, the covariance (C, C) of the effects of this size."""
     names = np.array([name for slot in space.slots for name in slot.choices])
     families, group = np.array([family_of(str(name)) for name in names]), _groups_of(space)
     alike = {"family": families, "main": names, "own": np.arange(len(names)), "group": group}
