@@ -244,7 +244,7 @@ class CostModel:
                 raise UsageError(f"the weight of '{name}' is {weight!r}", hint="Use a finite number of 0 or more.")
         vector = np.array([float(weights.get(name, 0.0)) for name in names])
         if not vector.any():
-            raise UsageError("all weights are zero", hint=f"Give at least one a weight above 0. {hint}")
+            raise UsageError("all weights are zero", hint=f"Give at least one objective a weight above 0. {hint}")
         return vector
 
     def evaluate(self, assignments: NDArray[Any] | Sequence[Sequence[int]]) -> Floats:

@@ -1,8 +1,8 @@
 """Prices of operators on sides of a device that do not share memory, and of moving tensors between the sides.
 
-The sides are `HOME`, where a model's inputs and outputs lie, and the sides away (`AWAY` and higher numbers), such as a
+The sides are `HOME`, where a model's inputs and outputs lie, and remote sides (`AWAY` and higher numbers), such as a
 GPU. A run costs the time of each operator on its side, plus a fixed time and a time per byte for each tensor and each
-side that reads but does not write it, plus a base. From one side away to another, a tensor goes via home. All these
+side that reads but does not write it, plus a base. From one remote side to another, a tensor goes via home. All these
 prices are found together from a few placements that were run both as a whole and step by step: the steps show which
 operators are expensive, and the whole runs show the total.
 """
@@ -90,7 +90,7 @@ class PlacedRun:
     """A placement that was run: the side of each operator, the seconds of the whole run, and any traced steps.
 
     If the steps are `apart`, each computes one operator, whose inputs also lie at home, and waits until its outputs are
-    at home as well. On a side away, such a step brings only tensors that were written on another side, and fetches all
+    at home as well. On a remote side, such a step brings only tensors that were written on other sides, and fetches all
     its outputs. Steps that are not `apart` were timed within the whole run: a step brings the tensors that its
     operators are the first to read on their side, and fetches those that are read on other sides.
     """
@@ -106,7 +106,7 @@ class TransferPrices:
     """The seconds of operators and of crossings.
 
     `own_s` has the seconds of each operator on each side, shape (operators, sides), infinite where none were observed.
-    `bring_s` and `fetch_s` have, for each side away, the fixed seconds and the seconds per byte of a tensor that goes
+    `bring_s` and `fetch_s` have, for each remote side, the fixed seconds and the seconds per byte of a tensor that goes
     there or comes home; `base_s` is the cost of any run besides its operators. `error` is the median relative
     difference between the predictions and the whole runs that were fitted.
     """
@@ -192,7 +192,7 @@ def random_sides(count: int, movable: Sequence[Collection[int]], number: int, se
 
     Every other placement decides for each operator separately. In the others, an operator stays on its predecessor's
     side in three out of four cases. So some placements have many crossings and others few, which separates the prices
-    of crossings from the prices of operators. `movable` has the operators that may lie on each side away.
+    of crossings from the prices of operators. `movable` has the operators that may lie on each remote side.
     """
     sides = len(movable) + 1
     rng = np.random.default_rng(seed)
@@ -362,7 +362,7 @@ class _Rows:
         self._width = self._common + _COMMON + _OF_SIDE * (sides - 1)
 
     def crossings(self, side: int) -> int:
-        """The index of the first column of a side away."""
+        """The index of the first column of a remote side."""
         return self._common + _COMMON + _OF_SIDE * (side - 1)
 
     def whole(self, sides: Sides) -> Array:

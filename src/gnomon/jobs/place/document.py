@@ -324,7 +324,7 @@ class Level:
 class Change:
     """A change to another level, at `at_s` of the run and `since_s` of its part.
 
-    `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of the device's warnings about the time
+    `before_s` and `after_s` are the levels on both sides. `seen` has the kinds of warnings that the device gave
     after the change (as in `Caveat`: "throttled", "busy", ..). `frequency_ratio` is the change of the cores' frequency,
     and `cpu_ratio` the change of a call's CPU time, which waiting for other processes does not affect. Each is None if
     it is not reported.
