@@ -29,6 +29,13 @@ from gnomon.tuning import tvm as worker
 QUICK: dict[str, Any] = {"repeat": 2, "min_repeat_ms": 1, "processes": 1}
 
 
+def counts(document: dict[str, Any]) -> dict[str, int]:
+    """How many trials were made. How many layers are relevant follows from measured times: one or both of two."""
+    trials = dict(document["trials"])
+    assert trials.pop("relevant") in (1, 2)
+    return trials
+
+
 def tiny_net(channels: int = 8, size: int | str = 8) -> bytes:
     """Two convolutions of 3 x 3, each with its own bias and a ReLU: two layers for TVM."""
     rng = np.random.default_rng(3)
