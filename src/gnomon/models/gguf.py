@@ -22,12 +22,10 @@ from gnomon.models.model import GGUF_MAGIC, MOST_BYTES, model_errors, open_regul
 
 _VERSIONS = (2, 3)
 _MOST_FILE_BYTES = 1 << 42
-_MOST_VALUES, _MOST_TENSORS, _MOST_STRINGS = 1 << 16, 1 << 17, 1 << 22
-_MOST_LETTERS = 1 << 24
+_MOST_HEADER_BYTES = 1 << 26
+"""The longest header that is read, several times that of the largest vocabularies. It bounds time and memory."""
 _LISTED = 1 << 12
-"""The length of the longest array whose numbers are kept: an array with a number for each layer is kept, a vocabulary's
-scores are not.
-"""
+"""The most numbers of an array and characters of a name that are kept: those of layers, not of a vocabulary."""
 _ALIGNMENT = 32
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -100,6 +98,8 @@ class _Header:
         begin = self.place
         if count > len(self.data) - begin:
             raise _broken(f"it ends within {what}")
+        if begin + count > _MOST_HEADER_BYTES:
+            raise _broken(f"its header is longer than {_MOST_HEADER_BYTES >> 20} MiB")
         self.place += count
         return begin
 
@@ -107,16 +107,9 @@ class _Header:
         """The next number, of a type of `struct`."""
         return struct.unpack_from(f"<{form}", self.data, self.skip(struct.calcsize(f"<{form}"), what))[0]
 
-    def count(self, most: int, what: str) -> int:
-        """The next number of 64 bits, at most `most`."""
-        count: int = self.number("Q", what)
-        if count > most:
-            raise _broken(f"{what} {count} is more than {most}")
-        return count
-
     def text(self, what: str) -> str:
         """The next string. UnicodeError if it is not UTF-8."""
-        length = self.count(_MOST_LETTERS, f"the length of {what}")
+        length = self.number("Q", what)
         begin = self.skip(length, what)
         return self.data[begin : begin + length].decode("utf-8")
 
@@ -129,19 +122,19 @@ class _Header:
             return self.number(self._form(kind, key), key)
         inner = self.number("I", key)
         if inner == _STRING:
-            length = self.count(_MOST_STRINGS, f"the length of {key}")
+            length = self.number("Q", key)
             for _ in range(length):
                 self.skip(self.number("Q", key), key)
             return _Array(length)
         form = self._form(inner, key)
-        length = self.count(len(self.data), f"the length of {key}")
+        length = self.number("Q", key)
         begin = self.skip(length * struct.calcsize(f"<{form}"), key)
         return _Array(length, struct.unpack_from(f"<{length}{form}", self.data, begin) if length <= _LISTED else ())
 
     @staticmethod
     def _form(kind: int, key: str) -> str:
         if kind not in _SCALARS:
-            raise _broken(f"{shown(key)} has a value of the unknown type {kind}")
+            raise _broken(f"{key} has a value of the unknown type {kind}")
         return _SCALARS[kind]
 
 
@@ -166,13 +159,13 @@ def _decoder(header: _Header) -> Decoder:
     if version not in _VERSIONS:
         big = struct.unpack(">I", struct.pack("<I", version))[0] in _VERSIONS
         raise _broken("it is for big-endian machines" if big else f"its version is {version}, not 2 or 3")
-    tensors = header.count(_MOST_TENSORS, "the number of tensors")
+    tensors = header.number("Q", "the number of tensors")
     values: dict[str, Any] = {}
-    for _ in range(header.count(_MOST_VALUES, "the number of values")):
+    for _ in range(header.number("Q", "the number of values")):
         key = header.text("a key")
         if key in values:
             raise _broken(f"it has the key {shown(key)} twice")
-        values[key] = header.value(key)
+        values[key] = header.value(shown(key))
     parameters, sizes = _tensors(header, tensors, _whole(values, "general.alignment") or _ALIGNMENT)
     return _described(values, parameters, sizes)
 
@@ -189,19 +182,20 @@ def _tensors(header: _Header, count: int, alignment: int) -> tuple[int, dict[str
         if name in names:
             raise _broken(f"it has the tensor {shown(name)} twice")
         names.add(name)
-        rank = header.number("I", name)
+        label = f"the tensor {shown(name)}"
+        rank = header.number("I", label)
         if not 1 <= rank <= 4:
-            raise _broken(f"the tensor {shown(name)} has {rank} dimensions, not 1 to 4")
-        shape = [header.count(MOST_BYTES, f"a dimension of {name}") for _ in range(rank)]
-        number, offset = header.number("I", name), header.number("Q", name)
+            raise _broken(f"{label} has {rank} dimensions, not 1 to 4")
+        shape = [header.number("Q", label) for _ in range(rank)]
+        number, offset = header.number("I", label), header.number("Q", label)
         if number not in _TYPES:
-            raise _broken(f"the tensor {shown(name)} has the unknown type {number}")
+            raise _broken(f"{label} has the unknown type {number}")
         kind, block, block_bytes = _TYPES[number]
         amount = math.prod(shape)
         if not amount or shape[0] % block or amount > MOST_BYTES:
-            raise _broken(f"the tensor {shown(name)} has the shape {shape}, which {kind} cannot have")
+            raise _broken(f"{label} has the shape {shape}, which {kind} cannot have")
         if offset % alignment:
-            raise _broken(f"the tensor {shown(name)} does not begin at a multiple of {alignment} bytes")
+            raise _broken(f"{label} does not begin at a multiple of {alignment} bytes")
         parameters += amount
         sizes[kind] += amount // block * block_bytes
         pieces.append((offset, offset + amount // block * block_bytes))
@@ -269,8 +263,8 @@ def _whole(values: Mapping[str, Any], key: str) -> int | None:
 
 def _text(values: Mapping[str, Any], key: str) -> str:
     value = values.get(key, "")
-    if not isinstance(value, str):
-        raise _broken(f"{shown(key)} is not text")
+    if not isinstance(value, str) or len(value) > _LISTED:
+        raise _broken(f"{shown(key)} is not text of at most {_LISTED} characters")
     return value
 
 
