@@ -1,9 +1,8 @@
 """Runs every gate, even after one has failed, and prints the tests' summary as the last line.
 
 The tests run four files at a time, because they spend a third of their time waiting. Meanwhile, the other gates run one
-by one: no test asserts a time, and each has its own leases, folders and ports. Tests start hundreds of processes,
-servers and measurements on a busy machine, so if one to three tests fail in this way, they are run once more alone;
-those that then pass are named. The exit status is 0 if all gates passed.
+by one: no test asserts a time, and each has its own leases, folders and ports. The exit status is 0 if all gates
+passed.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ STATIC = {
 PYTEST = ["pytest", "-q", "--continue-on-collection-errors", "-n4", "--dist=loadfile", "--no-loadscope-reorder"]
 PURE = ("core", "formats", "report", "test_gates.py", "test_public_names.py")
 TESTS = {"tests": PYTEST}
-MOST_AGAIN = 3
 PARTS = {
     "devices": [*PYTEST, "-m", "devices"],
     "docs": [*PYTEST, "tests/docs"],
@@ -91,27 +89,7 @@ def run_tests(name: str, count: Count) -> Gate:
             [*command((TESTS | PARTS)[name]), f"--junit-xml={report}"], cwd=ROOT, stdin=subprocess.DEVNULL, check=False
         )
         add_report(report, count)
-        failed = [] if done.returncode == 0 else failures(report)
-        if 0 < len(failed) <= MOST_AGAIN:
-            report.unlink()
-            print(f"running again, alone: {', '.join(failed)}", flush=True)
-            words = [*command([PYTEST[0], "-q", "-n0", "--last-failed"]), f"--junit-xml={report}"]
-            done = subprocess.run(words, cwd=ROOT, stdin=subprocess.DEVNULL, check=False)
-            passed = sorted(set(failed) - set(failures(report)) if report.is_file() else ())
-            count.failed -= len(passed)
-            count.passed += len(passed)
-            if passed:
-                print(f"\nFailed beside other tests, passed alone: {', '.join(passed)}", flush=True)
     return Gate(name=name, passed=done.returncode == 0, seconds=time.monotonic() - start)
-
-
-def failures(report: Path) -> list[str]:
-    """The names of the tests that failed or could not be run, according to a JUnit report."""
-    if not report.is_file():
-        return []
-    cases = ElementTree.parse(report).getroot().iter("testcase")  # noqa: S314 - written by our own pytest
-    bad = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
-    return [f"{case.get('classname')}.{case.get('name')}" for case in bad]
 
 
 def compile_tests() -> None:

@@ -73,28 +73,6 @@ def test_a_failed_gate_stops_no_other_and_fails_the_whole(
     assert lines[-1] == "0 passed, 1 failed, 0 skipped"  # the third wrote no report
 
 
-@pytest.mark.parametrize(
-    ("always", "code", "last"), [(False, 0, "2 passed, 0 failed"), (True, 1, "1 passed, 1 failed")]
-)
-def test_what_fails_beside_others_runs_again_alone(
-    only: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], always: bool, code: int, last: str
-) -> None:
-    (tmp_path / "test_busy.py").write_text(
-        "from pathlib import Path\n\n\ndef test_steady():\n    assert True\n\n\ndef test_busy():\n"
-        f"    calm = Path('calm')\n    try:\n        assert calm.exists() and not {always}\n"
-        "    finally:\n        calm.touch()\n"
-    )
-    only.setattr(gates, "ROOT", tmp_path)
-    only.setattr(gates, "command", lambda words: [sys.executable, "-m", *words])
-    only.setattr(gates, "STATIC", {})
-    only.setattr(gates, "TESTS", {"tests": ["pytest", "-q"]})
-    assert gates.main() == code
-    lines = capfd.readouterr().out.splitlines()
-    assert "running again, alone: test_busy.test_busy" in lines
-    assert ("Failed beside other tests, passed alone: test_busy.test_busy" in lines) is not always
-    assert lines[-1].startswith(last)
-
-
 def test_an_unknown_gate_is_refused(only: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     only.setattr(sys, "argv", ["scripts/check", "typos"])
     with pytest.raises(SystemExit) as ended:
